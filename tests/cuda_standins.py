@@ -91,7 +91,7 @@ def stand_in_for_captures(patch: Patch) -> None:
         self.fixed = [self._rows, self._place.at, self._place.numbers]
         self._capture.known += self.fixed
 
-    def known_passes(self, model):
+    def known_passes(self, model, rounded=False):
         found = passes(self, model)
         _, buffer = self._buffers[model]
         self.fixed += [*buffer.held, *buffer.angles, *model.parameters(), *model.buffers()]

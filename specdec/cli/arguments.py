@@ -73,7 +73,9 @@ def console_of(piped: int | None = None, **options: Any) -> Output:
 def plan_of(arguments: Namespace) -> PairPlan:
     """The plan of the named pair, before its weights are loaded. An empty name counts as none."""
     dtype = arguments.dtype
-    options = LoadOptions(arguments.device, dtype, dtype, bits=arguments.bits, engine=arguments.engine)
+    options = LoadOptions(
+        arguments.device, dtype, dtype, arguments.draft_weights, bits=arguments.bits, engine=arguments.engine
+    )
     return plan_pair(arguments.target, arguments.draft, options)
 
 
@@ -86,5 +88,5 @@ def load_arguments(arguments: Namespace) -> dict[str, Any]:
     """The arguments of ``load_pair`` that load the same pair, without those that are its defaults."""
     given = {"target": arguments.target, "draft": arguments.draft, "device": arguments.device}
     given |= {"dtype": arguments.dtype, "draft_dtype": arguments.dtype, "bits": arguments.bits}
-    given["engine"] = arguments.engine
+    given |= {"draft_weights": arguments.draft_weights, "engine": arguments.engine}
     return {name: value for name, value in given.items() if value not in (None, "", "auto")}

@@ -30,7 +30,8 @@ class DraftModel(DraftMethod):
     """Draft with a smaller model: a hub id or a folder until it is loaded, then the model itself.
 
     ``tokenizer`` is the draft's; None means the target's. Where the two differ, the draft works in its own vocabulary,
-    and a pair fills in the ``translation`` between them.
+    and a pair fills in the ``translation`` between them. ``rounded``: its passes read its weights in 8 bits, where they
+    run in C. Its guesses are then a little worse, and faster; they are judged as all others are.
     """
 
     kind: ClassVar[str] = "model"
@@ -41,6 +42,7 @@ class DraftModel(DraftMethod):
     model: str | PreTrainedModel
     tokenizer: Any = field(default=None, repr=False)
     translation: Translation | None = field(default=None, compare=False, repr=False)
+    rounded: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
@@ -110,9 +112,10 @@ class DraftModel(DraftMethod):
         return None if self.own_tokenizer else context_length(self._model.config)
 
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> Drafter:
+        runner = target.beside(self._model, self.rounded)
         if self.translation is not None:
-            return TranslatedDraft(target.beside(self._model), self.translation, vocabulary, sampler, context)
-        return ModelDraft(target.beside(self._model), vocabulary, sampler, context)
+            return TranslatedDraft(runner, self.translation, vocabulary, sampler, context)
+        return ModelDraft(runner, vocabulary, sampler, context)
 
     @property
     def _model(self) -> PreTrainedModel:

@@ -51,7 +51,8 @@ class SyntheticDraft(DraftModel):
         if known is None:
             raise InvalidInput("No greedy text of the target was recorded for this prompt; record it first.")
         guesses = given_guesses(context.tokens, known, self.agreement, vocabulary, sampler.rng.initial_seed())
-        return AgreeingDraft(context.keep(guesses), target.beside(self._model), vocabulary, sampler, context)
+        runner = target.beside(self._model, self.rounded)
+        return AgreeingDraft(context.keep(guesses), runner, vocabulary, sampler, context)
 
 
 def given_guesses(prompt: list[int], continuation: Ids, agreement: float, vocabulary: int, seed: int) -> torch.Tensor:

@@ -116,7 +116,8 @@ class GraphEngine:
     def rng(self, seed: int) -> torch.Generator:
         return self._rng.manual_seed(seed)
 
-    def passes(self, model: PreTrainedModel) -> LeanForward:
+    def passes(self, model: PreTrainedModel, rounded: bool = False) -> LeanForward:
+        """By torch's operators, which read all weights as they are."""
         lean = lean_model(model)
         assert isinstance(lean, LeanModel)  # otherwise the eager engine would run
         known, buffer = self._buffers.get(model, (None, None))

@@ -77,8 +77,8 @@ class Engine(Protocol):
     def rng(self, seed: int) -> torch.Generator:
         """The call's only random generator, on the device of its ``context``, which is made first."""
 
-    def passes(self, model: PreTrainedModel) -> Passes:
-        """Passes of ``model`` over an empty cache."""
+    def passes(self, model: PreTrainedModel, rounded: bool = False) -> Passes:
+        """Passes of ``model`` over an empty cache; ``rounded``: by ``LeanModel.rounded`` where there is such."""
 
     def run(self, name: str, key: Hashable | None, step: Callable[[], T]) -> T:
         """Run the step called ``name`` and return its result.
@@ -103,10 +103,12 @@ class EagerEngine:
     def rng(self, seed: int) -> torch.Generator:
         return torch.Generator(self._device).manual_seed(seed)
 
-    def passes(self, model: PreTrainedModel) -> Passes:
+    def passes(self, model: PreTrainedModel, rounded: bool = False) -> Passes:
         """By the lean forward if the model has one whose logits agree; else by the model's own."""
         lean = lean_model(model)
-        return HFForward(model) if isinstance(lean, str) else LeanForward(lean)
+        if isinstance(lean, str):
+            return HFForward(model)
+        return LeanForward(lean.rounded() if rounded else lean)
 
     def run(self, name: str, key: Hashable | None, step: Callable[[], T]) -> T:
         return step()

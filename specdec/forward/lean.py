@@ -26,6 +26,8 @@ class LeanModel(Weights):
     def __init__(self, model: PreTrainedModel):
         super().__init__(model)
         self._native: NativePass | None = None
+        self.rounds = False  # whether native passes read the matrices in 8 bits
+        self._rounded: LeanModel | None = None
         self.why_torch: str | None = None
         self.use_native()
 
@@ -33,13 +35,27 @@ class LeanModel(Weights):
         """Run passes over few rows in C, if there are such for this model; else ``why_torch`` says why not."""
         self._native = None
         try:
-            self._native, self.why_torch = NativePass(self), None
+            self._native, self.why_torch = NativePass(self, self.rounds), None
         except NotNative as error:
             self.why_torch = str(error)
 
     def use_torch(self, why: str) -> None:
         """Run all passes by torch's operators from now on; ``why`` is a sentence."""
         self._native, self.why_torch = None, why
+
+    def rounded(self) -> LeanModel:
+        """The same model, whose native passes read its matrices in 8 bits: for drafts, which may be wrong.
+
+        Passes over many rows read the matrices as they are. Without native passes it is this model itself.
+        """
+        if self._native is None:
+            return self
+        if self._rounded is None:
+            found = copy.copy(self)
+            found.rounds = True
+            found.use_native()
+            self._rounded = found
+        return self._rounded
 
     def first(self, count: int) -> LeanModel:
         """The first ``count`` layers with the same embedding, norm and head."""

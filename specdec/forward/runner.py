@@ -121,9 +121,9 @@ class Runner:
         else:
             self._length -= self._passes.forget(count)
 
-    def beside(self, model: PreTrainedModel) -> Runner:
-        """A runner of another model in the same call."""
-        return Runner(model, self.engine)
+    def beside(self, model: PreTrainedModel, rounded: bool = False) -> Runner:
+        """A runner of another model in the same call; ``rounded`` as in ``Engine.passes``."""
+        return Runner(model, self.engine, self.engine.passes(model, rounded))
 
     def sharing(self, early: PreTrainedModel) -> Runner:
         """A runner of this model's first layers, which shares their part of the cache; see ``follow``."""

@@ -86,8 +86,8 @@ class Limit:
 
 
 def weight_bytes(lean: LeanModel) -> int:
-    """Bytes of the matrices that every pass reads completely."""
-    return sum(weight.nbytes for weight in _matrices(lean))
+    """Bytes of the matrices that every pass over few rows reads completely."""
+    return sum(weight.numel() if lean.rounds and weight.dim() > 1 else weight.nbytes for weight in _matrices(lean))
 
 
 def work_of(lean: LeanModel, rows: float, cached: float) -> Work:
@@ -124,7 +124,8 @@ def _draft_lean(pair: Pair) -> LeanModel | str | None:
         return None
     if getattr(draft, "own_tokenizer", False):
         return "It has its own tokenizer, so the number of its passes differs from round to round."
-    return lean_model(draft.models[0])
+    lean = lean_model(draft.models[0])
+    return lean.rounded() if isinstance(lean, LeanModel) and getattr(draft, "rounded", False) else lean
 
 
 def rates_for(lean: LeanModel) -> Rates:

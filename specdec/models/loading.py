@@ -20,6 +20,7 @@ from specdec.drafters.mtp import Mtp
 from specdec.drafters.registry import method_of
 from specdec.errors import BadSetting, IncompatiblePair, InvalidInput, LoadFailed, identified, quoted
 from specdec.forward.model_info import set_revision
+from specdec.forward.native.availability import why_torch
 from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
 from specdec.models.gguf_file import options as gguf_options
@@ -28,7 +29,7 @@ from specdec.models.heads import read_head, read_mtp
 from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes, gigabytes, row_bytes
 from specdec.models.opening import open_checkpoint
 from specdec.models.pair import Pair, require_engine
-from specdec.models.settings import DTYPES, LoadOptions
+from specdec.models.settings import DRAFT_WEIGHTS, DTYPES, LoadOptions
 from specdec.models.unread import as_quantized, numbers_in, quantization, refuse_packed, refuse_unread
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
@@ -178,7 +179,7 @@ def plan_pair(
         with as_load_failed(planned.checkpoint.name, "configuration"):
             method.refuse(planned.config)
     draft_parts = () if method is None else tuple(map(model_or_head, method.parts()))
-    method = _as_head(method, draft_parts)
+    method = _rounded(_as_head(method, draft_parts), draft_parts, options.draft_weights, where)
     require_engine(options.engine)
     return PairPlan(planned, method, draft_parts, where, name, options.engine)
 
@@ -214,6 +215,21 @@ def _as_head(method: DraftMethod | None, parts: Sequence[Part]) -> DraftMethod |
     )
 
 
+def _rounded(
+    method: DraftMethod | None, parts: Sequence[Part], weights: str, device: torch.device
+) -> DraftMethod | None:
+    """The method with what ``draft_weights`` asks for."""
+    if weights not in DRAFT_WEIGHTS:
+        raise BadSetting(f"draft_weights is {quoted(weights)}; use {', '.join(map(repr, DRAFT_WEIGHTS))}.")
+    if not isinstance(method, DraftModel):
+        if weights == "int8":
+            raise InvalidInput("draft_weights is 'int8', and the draft is not a model; leave it out.")
+        return method
+    if weights == "int8" and (reason := why_torch(parts[0].dtype, device)) is not None:
+        raise InvalidInput(f"draft_weights is 'int8', which is for native passes; leave it out. {reason}")
+    return replace(method, rounded=weights != "same")
+
+
 def _require_as_many(name: str, config: Any, parameters: int) -> None:
     """Refuse a config that asks for more than the weights have: transformers would fill the rest with random values.
 
@@ -237,6 +253,7 @@ def load_pair(
     device: str = "auto",
     dtype: str = "auto",
     draft_dtype: str = "auto",
+    draft_weights: str = "auto",
     revision: str | None = None,
     draft_revision: str | None = None,
     bits: int | None = None,
@@ -251,6 +268,8 @@ def load_pair(
     - ``device``: "auto" is the CUDA GPU if there is one, else the CPU.
     - ``dtype``, ``draft_dtype``: a name such as "float16". "auto" is bfloat16 on a GPU that computes in it (compute
       capability 8.0 or more) and float16 on an older one. It is float32 on a CPU and for the embedded pair.
+    - ``draft_weights``: "int8" rounds the weights of a draft model to 8 bits for its native passes on a CPU, which then
+      take less time; the text stays lossless. "same" reads them as they are. "auto" is "int8" where passes are native.
     - ``revision``, ``draft_revision``: a branch, tag or commit on the hub.
     - ``bits``: 8 or 4 packs the target's weights (bitsandbytes).
     - ``engine``: as in ``Pair``.
@@ -261,7 +280,7 @@ def load_pair(
     private models.
     Raises ``LoadFailed`` or ``IncompatiblePair``, where possible before weights are fetched or read.
     """
-    options = LoadOptions(device, dtype, draft_dtype, revision, draft_revision, bits, engine)
+    options = LoadOptions(device, dtype, draft_dtype, draft_weights, revision, draft_revision, bits, engine)
     return load(plan_pair(target, draft, options), progress=progress)
 
 

@@ -174,7 +174,7 @@ class Pair:
         """``facts``, and what runs the passes. The first call for a pair runs passes to find out.
 
         Adds ``own_forward`` and ``torch_passes`` to each model, and ``engine``, with a reason where the graph engine
-        was asked for and cannot run.
+        was asked for and cannot run. A draft whose weights are read in 8 bits has the number type "int8".
         """
         facts = self.facts()
         facts["target"]["own_forward"] = why_not_lean(self.target)
@@ -184,6 +184,8 @@ class Pair:
                 next(filter(None, map(why, self.draft.models)), None) for why in (why_not_lean, why_torch_passes)
             )
             facts["draft"] = {**facts["draft"], "own_forward": forward, "torch_passes": products}
+            if isinstance(self.draft, DraftModel) and self.draft.rounded and products is None and not self.uses_graphs:
+                facts["draft"]["dtype"] = "int8"
         no_graphs = self._no_graphs() if self._wants_graphs else None
         graphs = self._wants_graphs and no_graphs is None
         facts["engine"] = {"name": "graph" if graphs else "eager", "reason": no_graphs}

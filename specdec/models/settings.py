@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 ENGINES = ("auto", "eager", "graph")
 DTYPES = ("float32", "bfloat16", "float16")
+DRAFT_WEIGHTS = ("auto", "same", "int8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class LoadOptions:
     device: str = "auto"
     dtype: str = "auto"
     draft_dtype: str = "auto"
+    draft_weights: str = "auto"
     revision: str | None = None
     draft_revision: str | None = None
     bits: int | None = None

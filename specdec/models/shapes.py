@@ -35,7 +35,7 @@ def shape_pair(shape: str, agreement: float, device: str = "auto", dtype: str = 
             "are free. Choose a smaller shape, a smaller dtype, or a larger machine."
         )
     target, draft = (_fill(model, where, seed) for seed, model in enumerate(models))
-    return Pair(target, SyntheticDraft(draft, agreement=agreement), engine=engine)
+    return Pair(target, SyntheticDraft(draft, rounded=True, agreement=agreement), engine=engine)
 
 
 def _names(shape: str) -> list[str]:

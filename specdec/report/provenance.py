@@ -234,4 +234,5 @@ def _model(facts: ModelFacts | DraftFacts, named: bool, role: str) -> str:
     name, layers = facts["name"], facts.get("layers")
     if layers is None:
         return name
-    return f"{role if named else name} ({layers} layer{'s' * (layers != 1)})"
+    rounded = ", int8" if facts.get("dtype") == "int8" else ""
+    return f"{role if named else name} ({layers} layer{'s' * (layers != 1)}{rounded})"

@@ -359,7 +359,7 @@ def layers_take_time(monkeypatch) -> None:
         def greedy(self, ids, start, count):
             return None  # each pass is timed
 
-    def passes(self, model):
+    def passes(self, model, rounded=False):
         found = Timed(lean_model(model))
         found.layers = model.config.num_hidden_layers
         return found

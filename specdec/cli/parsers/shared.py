@@ -14,7 +14,7 @@ from specdec.drafters.forms import forms
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA
-from specdec.models.settings import DTYPES, ENGINES
+from specdec.models.settings import DRAFT_WEIGHTS, DTYPES, ENGINES
 from specdec.report.tried import GRAPHS_TRIED
 
 TARGET = "hub id, folder or GGUF file (FILE.gguf here, owner/name:FILE.gguf on the hub)"
@@ -39,6 +39,13 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
     add_device_arguments(parser)
     parser.add_argument(
         "--bits", type=int, choices=(8, 4), help="load the target's weights with this many bits (needs bitsandbytes)"
+    )
+    parser.add_argument(
+        "--draft-weights",
+        choices=DRAFT_WEIGHTS,
+        default="auto",
+        help="int8: native passes on a CPU read a draft model's weights in 8 bits, which takes less time, and the text "
+        "stays lossless; same: as they are; auto: int8 where passes are native",
     )
     parser.add_argument(
         "--engine",

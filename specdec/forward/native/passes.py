@@ -42,7 +42,7 @@ def _whole(names: str) -> list[tuple[str, Any]]:
 
 
 class _Matrix(Structure):
-    _fields_ = [("w", c_void_p), ("bias", c_void_p), *_whole("out in_")]
+    _fields_ = [*[(name, c_void_p) for name in ("w", "bias", "small", "factors")], *_whole("out in_")]
 
 
 class _Norm(Structure):
@@ -85,10 +85,11 @@ class NotNative(Exception):
 class NativePass:
     """The weights of a lean model as C structures, and its pass over at most ``MOST`` rows.
 
-    Raises ``NotNative`` for a model that ``pass.c`` does not describe.
+    ``rounded``: its matrices are read in 8 bits, see ``in_8_bits``. Raises ``NotNative`` for a model that ``pass.c``
+    does not describe.
     """
 
-    def __init__(self, lean: Weights):
+    def __init__(self, lean: Weights, rounded: bool = False):
         if (reason := why_torch(lean.embedding.dtype, lean.embedding.device)) is not None:
             raise NotNative(reason)
         found = library(PASS)
@@ -99,6 +100,7 @@ class NativePass:
         )
         self._scratch_of = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_int64, c_int64, c_int64)(("scratch_of", found))
         self._weights: list[tuple[torch.Tensor, int]] = []  # with the addresses that C uses
+        self._rounded: list[torch.Tensor] | None = [] if rounded else None
         self._vocabulary = len(lean.head.weight)
         self._model = self._described(lean)
         self._address = addressof(self._model)
@@ -219,7 +221,12 @@ class NativePass:
 
     def _matrix(self, matrix: Matrix, out: int, size: int) -> _Matrix:
         bias = None if matrix.bias is None else self._at(matrix.bias, (out,))
-        return _Matrix(self._at(matrix.weight, (out, size)), bias, out, size)
+        weight = self._at(matrix.weight, (out, size))
+        if self._rounded is None:
+            return _Matrix(weight, bias, None, None, out, size)
+        small, factors = in_8_bits(matrix.weight)
+        self._rounded += small, factors
+        return _Matrix(weight, bias, small.data_ptr(), factors.data_ptr(), out, size)
 
     def _at(self, weight: torch.Tensor, shape: tuple[int, ...]) -> int:
         """The address of a weight, whose shape C relies on."""
@@ -235,6 +242,12 @@ class _Shapes:
     def __init__(self, width: int, heads: int, kv_heads: int, size: int, inner: int, gated: bool):
         self.width, self.heads, self.size, self.inner = width, heads, size, inner
         self.qkv, self.up = (heads + 2 * kv_heads) * size, (1 + gated) * inner
+
+
+def in_8_bits(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Whole numbers from -127 to 127 (out, in) and a factor for each row (out,), whose product is nearly ``weight``."""
+    factors = weight.abs().amax(1) / 127
+    return (weight / factors.clamp(min=torch.finfo(weight.dtype).tiny)[:, None]).round_().to(torch.int8), factors
 
 
 def _floats(*shape: int) -> torch.Tensor:

@@ -1,14 +1,17 @@
-/* y (rows, out) = x (rows, in) w (out, in)^T + bias (out,), all float32, for few rows.
+/* y (rows, out) = x (rows, in) w (out, in)^T + bias (out,), computed in float32, for few rows. The matrix w is float32, or
+ * small whole numbers and a factor for each of its rows.
  *
  * A product of few rows waits for memory: its time is that of reading w once. So a walk over w serves all rows of x.
- * A few rows of w are read side by side, and the sums of up to ROWS rows of x stay in registers. Each sum is added in the
- * order of dot(), whatever the number of rows is, so a row's result is the same to the last bit alone and beside others.
+ * A few rows of w are read side by side, and the sums of up to ROWS rows of x stay in registers. Each sum is added in one
+ * order, whatever the number of rows is, so a row's result is the same to the last bit alone and beside others.
  */
 #pragma once
 #include "vectors.h"
 
 typedef struct {
     const float *w, *bias; /* bias: NULL for none */
+    const int8_t *small;   /* (out, in) in place of w, times factors (out,); or NULL */
+    const float *factors;
     int64_t out, in;
 } Matrix;
 
@@ -16,24 +19,26 @@ enum { SINGLE = 8 }; /* rows of w for a single row of x: many streams, which the
 enum { AHEAD = 2048 }; /* floats that are asked for before they are needed, in each row of w, for several rows of x */
 
 ALWAYS void put(const Matrix *m, float sum, float *y, size_t o, int add) {
+    if (m->small) sum *= m->factors[o];
     if (m->bias) sum += m->bias[o];
     y[o] = add ? y[o] + sum : sum;
 }
 
-/* outs results of rows rows, from output o on; rows and outs are constants where this is inlined. */
-ALWAYS void tile(const Matrix *m, const float *x, float *y, size_t wide, size_t o, int rows, int outs, int add) {
+/* outs results of rows rows, from output o on; rows, outs and small are constants where this is inlined. */
+ALWAYS void tile(
+    const Matrix *m, const float *x, float *y, size_t wide, size_t o, int rows, int outs, int add, int small
+) {
     Vector sums[OUTS * ROWS];
     UNROLL
     for (int s = 0; s < outs * rows; s++) sums[s] = (Vector){0};
-    const size_t in = m->in;
-    const float *w = m->w + o * in;
+    const size_t in = m->in, at = o * in;
     size_t i = 0;
     for (; i + LANES <= in; i += LANES) {
         Vector ws[SINGLE];
         UNROLL
         for (int a = 0; a < outs; a++) {
-            ws[a] = load(w + a * in + i);
-            if (rows > 1 && i % 16 == 0) __builtin_prefetch(w + a * in + i + AHEAD);
+            ws[a] = small ? WIDENED(m->small + at + a * in + i) : load(m->w + at + a * in + i);
+            if (rows > 1 && !small && i % 16 == 0) __builtin_prefetch(m->w + at + a * in + i + AHEAD);
         }
         UNROLL
         for (int r = 0; r < rows; r++) {
@@ -47,30 +52,37 @@ ALWAYS void tile(const Matrix *m, const float *x, float *y, size_t wide, size_t 
         UNROLL
         for (int r = 0; r < rows; r++) {
             float sum = sum_of(sums[a * rows + r]);
-            for (size_t k = i; k < in; k++) sum += w[a * in + k] * x[r * in + k];
+            for (size_t k = i; k < in; k++) sum += (small ? m->small[at + a * in + k] : m->w[at + a * in + k]) * x[r * in + k];
             put(m, sum, y + r * wide, o + a, add);
         }
     }
 }
 
-#define CASE(rows) case rows: tile(m, x, y, wide, o, rows, OUTS, add); break;
-static void group(const Matrix *m, const float *x, float *y, size_t wide, size_t o, int rows, int add) {
+#define CASE(rows) case rows: tile(m, x, y, wide, o, rows, OUTS, add, small); break;
+ALWAYS void group(const Matrix *m, const float *x, float *y, size_t wide, size_t o, int rows, int add, int small) {
     switch (rows) {
         CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
     }
 }
 
-/* The outputs from .. to of rows of x, into rows of y that are wide numbers apart; add: onto what is there. */
-static void product(const Matrix *m, const float *x, int rows, float *y, size_t wide, size_t from, size_t to, int add) {
+ALWAYS void product_of(
+    const Matrix *m, const float *x, int rows, float *y, size_t wide, size_t from, size_t to, int add, int small
+) {
     const int groups = (rows + ROWS - 1) / ROWS; /* of nearly the same size */
     size_t o = from;
     if (rows == 1)
-        for (; o + SINGLE <= to; o += SINGLE) tile(m, x, y, wide, o, 1, SINGLE, add);
+        for (; o + SINGLE <= to; o += SINGLE) tile(m, x, y, wide, o, 1, SINGLE, add, small);
     for (; o + OUTS <= to; o += OUTS)
         for (int g = 0; g < groups; g++) {
             const int first = rows * g / groups, count = rows * (g + 1) / groups - first;
-            group(m, x + first * m->in, y + first * wide, wide, o, count, add);
+            group(m, x + first * m->in, y + first * wide, wide, o, count, add, small);
         }
     for (; o < to; o++)
-        for (int r = 0; r < rows; r++) put(m, dot(m->w + o * m->in, x + r * m->in, m->in), y + r * wide, o, add);
+        for (int r = 0; r < rows; r++) tile(m, x + r * m->in, y + r * wide, wide, o, 1, 1, add, small);
+}
+
+/* The outputs from .. to of rows of x, into rows of y that are wide numbers apart; add: onto what is there. */
+static void product(const Matrix *m, const float *x, int rows, float *y, size_t wide, size_t from, size_t to, int add) {
+    if (m->small) product_of(m, x, rows, y, wide, from, to, add, 1);
+    else product_of(m, x, rows, y, wide, from, to, add, 0);
 }
