@@ -137,7 +137,8 @@ def _pair_of(arguments: Namespace) -> Pair:
             "--temperature is given, but the draft of a shape works only with greedy text; leave it out."
         )
     agreement = 0.8 if arguments.agreement is None else arguments.agreement
-    return shape_pair(arguments.shape, agreement, arguments.device, arguments.dtype, arguments.engine)
+    options = (arguments.device, arguments.dtype, arguments.engine, arguments.draft_weights)
+    return shape_pair(arguments.shape, agreement, *options)
 
 
 def _kept(results: Path | None, pair: Pair | None, plan: Plan | None) -> str:

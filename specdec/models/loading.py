@@ -219,15 +219,21 @@ def _rounded(
     method: DraftMethod | None, parts: Sequence[Part], weights: str, device: torch.device
 ) -> DraftMethod | None:
     """The method with what ``draft_weights`` asks for."""
+    if isinstance(method, DraftModel):
+        return replace(method, rounded=draft_rounds(weights, parts[0].dtype, device))
+    if weights == "int8":
+        raise InvalidInput("draft_weights is 'int8', and the draft is not a model; leave it out.")
+    draft_rounds(weights, torch.float32, device)  # refuses an unknown word
+    return method
+
+
+def draft_rounds(weights: str, dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether ``draft_weights`` asks for 8 bits, where passes are native. Refuses them by name where none can be."""
     if weights not in DRAFT_WEIGHTS:
         raise BadSetting(f"draft_weights is {quoted(weights)}; use {', '.join(map(repr, DRAFT_WEIGHTS))}.")
-    if not isinstance(method, DraftModel):
-        if weights == "int8":
-            raise InvalidInput("draft_weights is 'int8', and the draft is not a model; leave it out.")
-        return method
-    if weights == "int8" and (reason := why_torch(parts[0].dtype, device)) is not None:
+    if weights == "int8" and (reason := why_torch(dtype, device)) is not None:
         raise InvalidInput(f"draft_weights is 'int8', which is for native passes; leave it out. {reason}")
-    return replace(method, rounded=weights != "same")
+    return weights != "same"
 
 
 def _require_as_many(name: str, config: Any, parameters: int) -> None:

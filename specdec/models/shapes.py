@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from specdec.drafters.synthetic import SyntheticDraft
 from specdec.errors import InvalidInput, LoadFailed
-from specdec.models.loading import device_named, dtype_named
+from specdec.models.loading import device_named, draft_rounds, dtype_named
 from specdec.models.memory import free_bytes, gigabytes
 from specdec.models.pair import Pair
 from specdec.models.presets import SHAPES
@@ -19,14 +19,22 @@ from specdec.models.presets import SHAPES
 SPREAD = 0.002  # of random weights; a tenth of the usual spread, see ``_fill``
 
 
-def shape_pair(shape: str, agreement: float, device: str = "auto", dtype: str = "auto", engine: str = "auto") -> Pair:
+def shape_pair(
+    shape: str,
+    agreement: float,
+    device: str = "auto",
+    dtype: str = "auto",
+    engine: str = "auto",
+    draft_weights: str = "auto",
+) -> Pair:
     """The pair that ``shape`` names, "qwen2.5-7b:qwen2.5-0.5b", with random weights and a ``SyntheticDraft``.
 
-    ``device``, ``dtype`` and ``engine`` are those of ``load_pair``. Raises ``InvalidInput`` for an unknown shape, and
-    ``LoadFailed`` for one that does not fit the memory, before any weight is made.
+    ``device``, ``dtype``, ``engine`` and ``draft_weights`` are those of ``load_pair``. Raises ``InvalidInput`` for an
+    unknown shape, and ``LoadFailed`` for one that does not fit the memory, before any weight is made.
     """
     where = device_named(device)
     numbers = dtype_named(dtype, where)
+    rounded = draft_rounds(draft_weights, numbers, where)
     models = [_empty(name, numbers) for name in _names(shape)]
     needed, free = sum(weight.nbytes for model in models for weight in model.parameters()), free_bytes(where)
     if needed > free:
@@ -35,7 +43,7 @@ def shape_pair(shape: str, agreement: float, device: str = "auto", dtype: str = 
             "are free. Choose a smaller shape, a smaller dtype, or a larger machine."
         )
     target, draft = (_fill(model, where, seed) for seed, model in enumerate(models))
-    return Pair(target, SyntheticDraft(draft, rounded=True, agreement=agreement), engine=engine)
+    return Pair(target, SyntheticDraft(draft, rounded=rounded, agreement=agreement), engine=engine)
 
 
 def _names(shape: str) -> list[str]:
