@@ -116,7 +116,7 @@ def _table(found: Sequence[Trial], plan: Plan) -> RenderableType:
 
 
 def _report(console: Output, pair: Pair, plan: Plan, found: list[Trial], limit: dict[str, Any]) -> None:
-    console.print(f"Pair: {provenance.pair_line(pair.facts())}")
+    console.print(f"Pair: {provenance.pair_line(pair.describe())}")
     count = len(plan.prompts)
     console.print(f"{count} prompt{'s' * (count != 1)}, {plan.params.max_new_tokens} tokens each.")
     console.print(_table(found, plan))

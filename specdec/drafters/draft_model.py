@@ -31,7 +31,8 @@ class DraftModel(DraftMethod):
 
     ``tokenizer`` is the draft's; None means the target's. Where the two differ, the draft works in its own vocabulary,
     and a pair fills in the ``translation`` between them. ``rounded``: its passes read its weights in 8 bits, where they
-    run in C. Its guesses are then a little worse, and faster; they are judged as all others are.
+    run in C. Its guesses are then a little less often right and take less time; they are judged as all others are.
+    ``load_pair`` sets it for a model that it loads.
     """
 
     kind: ClassVar[str] = "model"

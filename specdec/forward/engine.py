@@ -78,7 +78,7 @@ class Engine(Protocol):
         """The call's only random generator, on the device of its ``context``, which is made first."""
 
     def passes(self, model: PreTrainedModel, rounded: bool = False) -> Passes:
-        """Passes of ``model`` over an empty cache; ``rounded``: by ``LeanModel.rounded`` where there is such."""
+        """Passes of ``model`` over an empty cache; ``rounded``: native ones read its weights in 8 bits."""
 
     def run(self, name: str, key: Hashable | None, step: Callable[[], T]) -> T:
         """Run the step called ``name`` and return its result.

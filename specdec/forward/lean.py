@@ -46,7 +46,8 @@ class LeanModel(Weights):
     def rounded(self) -> LeanModel:
         """The same model, whose native passes read its matrices in 8 bits: for drafts, which may be wrong.
 
-        Passes over many rows read the matrices as they are. Without native passes it is this model itself.
+        Passes over many rows read the matrices as they are. Without native passes it is this model itself. A change of
+        ``weight.data``, which torch does not count, is not seen: the guesses are then worse, and the text is right.
         """
         if self._native is None:
             return self

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel
 
 from specdec.facts import ModelFacts
@@ -49,7 +50,17 @@ def why_not_lean(model: PreTrainedModel) -> str | None:
 def why_torch_passes(model: PreTrainedModel) -> str | None:
     """Why torch's operators run the passes over few rows of the lean forward; None if those are native."""
     lean = lean_model(model)
-    return "Native passes are part of the lean forward pass." if isinstance(lean, str) else lean.why_torch
+    if isinstance(lean, str):
+        return "Native passes are part of the lean forward pass."
+    if lean.why_torch is None and torch.is_autocast_enabled("cpu"):
+        return "Autocast changes the numbers of a pass."
+    return lean.why_torch
+
+
+def round_weights(model: PreTrainedModel) -> None:
+    """Make what ``LeanModel.rounded`` reads, so that the first pass that needs it does not have to."""
+    if not isinstance(lean := lean_model(model), str):
+        lean.rounded()
 
 
 def context_length(config: Any) -> int | None:

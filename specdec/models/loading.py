@@ -78,7 +78,9 @@ class PairPlan:
     @property
     def weights(self) -> float:
         """Bytes of the weights, which a loaded pair holds between two calls."""
-        return sum(part.bytes for part in self.parts)
+        rounded = isinstance(self.draft, DraftModel) and self.draft.rounded and self.device.type == "cpu"
+        copies = sum(part.parameters for part in self.draft_parts if part.dtype == torch.float32) if rounded else 0
+        return sum(part.bytes for part in self.parts) + copies
 
     @property
     def cache(self) -> float:
@@ -220,19 +222,25 @@ def _rounded(
 ) -> DraftMethod | None:
     """The method with what ``draft_weights`` asks for."""
     if isinstance(method, DraftModel):
-        return replace(method, rounded=draft_rounds(weights, parts[0].dtype, device))
+        if weights == "auto" and not parts:
+            return method  # with a loaded model, which says itself what it wants
+        dtype = parts[0].dtype if parts else method.models[0].dtype
+        return replace(method, rounded=draft_rounds(weights, dtype, device))
     if weights == "int8":
-        raise InvalidInput("draft_weights is 'int8', and the draft is not a model; leave it out.")
+        raise InvalidInput("draft_weights is 'int8', which only a draft model can have; leave draft_weights out.")
     draft_rounds(weights, torch.float32, device)  # refuses an unknown word
     return method
 
 
 def draft_rounds(weights: str, dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether ``draft_weights`` asks for 8 bits, where passes are native. Refuses them by name where none can be."""
+    """Whether ``draft_weights`` lets native passes of the draft read 8 bits.
+
+    Raises ``InvalidInput`` for "int8" where this machine, device or number type has no native passes.
+    """
     if weights not in DRAFT_WEIGHTS:
         raise BadSetting(f"draft_weights is {quoted(weights)}; use {', '.join(map(repr, DRAFT_WEIGHTS))}.")
     if weights == "int8" and (reason := why_torch(dtype, device)) is not None:
-        raise InvalidInput(f"draft_weights is 'int8', which is for native passes; leave it out. {reason}")
+        raise InvalidInput(f"draft_weights is 'int8', which is for native passes; leave draft_weights out. {reason}")
     return weights != "same"
 
 
@@ -275,7 +283,8 @@ def load_pair(
     - ``dtype``, ``draft_dtype``: a name such as "float16". "auto" is bfloat16 on a GPU that computes in it (compute
       capability 8.0 or more) and float16 on an older one. It is float32 on a CPU and for the embedded pair.
     - ``draft_weights``: "int8" rounds the weights of a draft model to 8 bits for its native passes on a CPU, which then
-      take less time; the text stays lossless. "same" reads them as they are. "auto" is "int8" where passes are native.
+      take less time; the text stays lossless. It is refused where this machine, device or number type has no native
+      passes. "auto" rounds them where it can. "same" reads them as they are.
     - ``revision``, ``draft_revision``: a branch, tag or commit on the hub.
     - ``bits``: 8 or 4 packs the target's weights (bitsandbytes).
     - ``engine``: as in ``Pair``.

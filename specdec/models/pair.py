@@ -17,7 +17,7 @@ from specdec.errors import InvalidInput, quoted
 from specdec.facts import PairFacts
 from specdec.forward.cuda_graph import graph_engine, no_graphs
 from specdec.forward.engine import EagerEngine, Engine
-from specdec.forward.model_info import context_length, model_facts, why_not_lean, why_torch_passes
+from specdec.forward.model_info import context_length, model_facts, round_weights, why_not_lean, why_torch_passes
 from specdec.forward.runner import device_of
 from specdec.forward.torch_private import is_compiled
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed, require_model
@@ -185,6 +185,7 @@ class Pair:
             )
             facts["draft"] = {**facts["draft"], "own_forward": forward, "torch_passes": products}
             if isinstance(self.draft, DraftModel) and self.draft.rounded and products is None and not self.uses_graphs:
+                round_weights(self.draft.models[0])
                 facts["draft"]["dtype"] = "int8"
         no_graphs = self._no_graphs() if self._wants_graphs else None
         graphs = self._wants_graphs and no_graphs is None

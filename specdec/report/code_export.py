@@ -90,6 +90,12 @@ class Run:
         return self.draft.get("own_tokenizer", False) or self.rows_apart > 0
 
     @property
+    def reads_whole(self) -> bool:
+        """Whether native passes of a draft model did not read its weights in 8 bits, as they do unless told."""
+        native = self.draft.get("torch_passes", "") is None
+        return self.kind == "model" and native and self.draft.get("dtype") == "float32"
+
+    @property
     def sampled(self) -> bool:
         return not self.params.greedy
 
@@ -205,6 +211,8 @@ def specdec(run: Run) -> str:
     pair = own if not own or not run.embedded else [f"draft={own[0]}"]
     if not run.embedded:
         pair = [python(run.target), *own]
+    if run.reads_whole:
+        pair.append('draft_weights="same"')
     params = {"max_new_tokens": run.value("max_new_tokens"), "temperature": run.value("temperature")} | _changed(run)
     if run.sampled:
         params["seed"] = run.params.seed

@@ -171,7 +171,7 @@ def test_a_compiler_that_fails_is_quoted(
 
 def test_it_can_be_switched_off(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(build.SWITCH, "0")
-    assert why_torch(torch.float32, CPU) == "Native passes are switched off (SPECDEC_NATIVE=0)."
+    assert why_torch(torch.float32, CPU) == "Native passes are switched off (--no-native, or SPECDEC_NATIVE=0)."
     assert not home.exists()
 
 

@@ -23,7 +23,8 @@ from specdec.forward.native.passes import MOST, in_8_bits
 from specdec.measure import roofline
 from specdec.measure.enumeration import CLOSE as CLOSE_CHANCES
 from specdec.measure.enumeration import distance, distribution
-from specdec.models.loading import EMBEDDED
+from specdec.models.loading import EMBEDDED, plan_pair
+from specdec.models.settings import LoadOptions
 from specdec.report import provenance
 
 UNEVEN = {
@@ -170,11 +171,34 @@ def test_a_loaded_draft_model_is_rounded_unless_asked_otherwise() -> None:
     assert not specdec.Pair(tiny("llama"), tiny("llama")).draft.rounded, "a model that was given is used as it is"
 
 
+def test_a_draft_that_was_loaded_before_says_what_it_wants() -> None:
+    draft, target = specdec.load_pair().draft.model, str(EMBEDDED / "target")
+    for wanted in (True, False):
+        assert specdec.load_pair(target, DraftModel(draft, rounded=wanted)).draft.rounded == wanted
+    assert specdec.load_pair(target, DraftModel(draft), draft_weights="int8").draft.rounded
+    assert not specdec.load_pair(target, DraftModel(draft, rounded=True), draft_weights="same").draft.rounded
+
+
+def test_the_plan_counts_the_copy() -> None:
+    same, small = (plan_pair(options=LoadOptions(draft_weights=asked)) for asked in ("same", "int8"))
+    assert small.weights - same.weights == same.draft_parts[0].parameters
+
+
+def test_under_autocast_nothing_says_int8() -> None:
+    pair = specdec.load_pair()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert pair.describe()["draft"]["dtype"] == "float32"
+    assert pair.describe()["draft"]["dtype"] == "int8"
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"draft_weights": "int4"}, "draft_weights is 'int4'; use 'auto', 'same', 'int8'."),
-        ({"draft_weights": "int8", "draft": "prompt-lookup"}, "the draft is not a model; leave it out"),
+        (
+            {"draft_weights": "int8", "draft": "prompt-lookup"},
+            "which only a draft model can have; leave draft_weights out",
+        ),
         ({"draft_weights": "int8", "draft_dtype": "bfloat16"}, "Native passes are for float32 weights on a CPU."),
     ],
 )

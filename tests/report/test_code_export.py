@@ -58,6 +58,19 @@ def codes_of(pair=None, settings=None, params=None, **asked) -> dict[str, str]:
     return take_home(json.dumps(record), expression_of)
 
 
+@pytest.mark.parametrize(
+    ("facts", "loaded"),
+    [
+        ({"torch_passes": None}, 'load_pair("a/b", "c/d", draft_weights="same")'),
+        ({"torch_passes": None, "dtype": "int8"}, 'load_pair("a/b", "c/d")'),
+        ({"torch_passes": "It is on a GPU."}, 'load_pair("a/b", "c/d")'),
+        ({}, 'load_pair("a/b", "c/d")'),
+    ],
+)
+def test_the_code_reads_the_draft_s_weights_as_the_run_did(facts: dict, loaded: str) -> None:
+    assert loaded in codes_of(HUB | {"draft": DRAFT | facts})["specdec"]
+
+
 def served(code: str, folder: Path) -> list[str]:
     """vLLM's command for a server, from a comment of its Python code."""
     return commands(re.search("^# As a server: (.*)$", code, re.M)[1], folder)[0]

@@ -45,7 +45,7 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
         choices=DRAFT_WEIGHTS,
         default="auto",
         help="int8: native passes on a CPU read a draft model's weights in 8 bits, which takes less time, and the text "
-        "stays lossless; same: as they are; auto: int8 where passes are native",
+        "stays lossless; same: as they are; auto: int8 where passes can be native, else same",
     )
     parser.add_argument(
         "--engine",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MOST = 17  # rows; for more of them torch is as fast
 MOST_THREADS = 64  # as in pool.h
+BLOCK = 1024  # rows of a matrix that are rounded at a time, so that little memory is needed
 # By the class of a module, its number in vectors.h.
 _ACTIVATIONS: dict[type, int] = {
     nn.SiLU: 0,
@@ -222,7 +223,7 @@ class NativePass:
     def _matrix(self, matrix: Matrix, out: int, size: int) -> _Matrix:
         bias = None if matrix.bias is None else self._at(matrix.bias, (out,))
         weight = self._at(matrix.weight, (out, size))
-        if self._rounded is None:
+        if self._rounded is None or not matrix.weight.numel():
             return _Matrix(weight, bias, None, None, out, size)
         small, factors = in_8_bits(matrix.weight)
         self._rounded += small, factors
@@ -246,8 +247,11 @@ class _Shapes:
 
 def in_8_bits(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Whole numbers from -127 to 127 (out, in) and a factor for each row (out,), whose product is nearly ``weight``."""
-    factors = weight.abs().amax(1) / 127
-    return (weight / factors.clamp(min=torch.finfo(weight.dtype).tiny)[:, None]).round_().to(torch.int8), factors
+    small, factors = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight), dtype=torch.float32)
+    for rows, found, factor in zip(*(tensor.split(BLOCK) for tensor in (weight, small, factors)), strict=True):
+        torch.div(rows.abs().amax(1), 127, out=factor)
+        found.copy_((rows / factor.clamp(min=torch.finfo(torch.float32).tiny)[:, None]).round_())
+    return small, factors
 
 
 def _floats(*shape: int) -> torch.Tensor:
