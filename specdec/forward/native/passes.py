@@ -247,7 +247,7 @@ class _Shapes:
 
 def in_8_bits(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Whole numbers from -127 to 127 (out, in) and a factor for each row (out,), whose product is nearly ``weight``."""
-    small, factors = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight), dtype=torch.float32)
+    small, factors = torch.empty(weight.shape, dtype=torch.int8, device="cpu"), _floats(len(weight))
     for rows, found, factor in zip(*(tensor.split(BLOCK) for tensor in (weight, small, factors)), strict=True):
         torch.div(rows.abs().amax(1), 127, out=factor)
         found.copy_((rows / factor.clamp(min=torch.finfo(torch.float32).tiny)[:, None]).round_())
