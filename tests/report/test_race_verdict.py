@@ -385,6 +385,14 @@ def test_the_first_difference_is_named_with_the_margin_of_that_token(penalty: fl
     assert "plain the end, speculative" in note_of(said, "texts")
 
 
+def test_the_margin_of_a_round_of_one_token_is_known_too() -> None:
+    """The round before it ends just where the texts part."""
+    ours = [replace(e, target_margin=0.25 * e.index) if isinstance(e, Round) else e for e in speculative(kept=0)]
+    other = [*TEXT[:12], 77, *TEXT[13:]]
+    said = race_verdict([{"generate": plain(text=other), "speculative": ours}])
+    assert note_of(said, "texts").endswith("speculative \u201c22\u201d; logit margin 3.")
+
+
 def test_text_that_repeats_itself_is_said_to_be_easy() -> None:
     """From half of its 4-grams on, and only where something was accepted."""
     again = [10, 11, 12, 13] * 5 + [10]
