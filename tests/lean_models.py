@@ -9,7 +9,7 @@ from fakes import prompt_of, shared_tiny
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel, SmolLM3Config
 
 from specdec.forward import lean_check
-from specdec.forward.lean import LeanForward
+from specdec.forward.lean import LeanForward, LeanModel
 from specdec.forward.runner import Runner
 
 CONTEXT = 2100
@@ -69,6 +69,28 @@ WINDOWS = {
     ),
     "smollm3 with windows": lambda: smollm3(use_sliding_window=True, sliding_window=8),
 }
+
+# A head of 12 has no whole vector, one of 24 has a rest after it, and the other widths have one too.
+UNEVEN = {
+    "llama of uneven widths": lambda: with_config(
+        "llama", hidden_size=60, intermediate_size=83, num_attention_heads=5, num_key_value_heads=1, head_dim=12,
+        vocab_size=301,
+    ),
+    "gpt_neox of uneven widths": lambda: with_config("gpt_neox", hidden_size=72, num_attention_heads=3),
+}  # fmt: skip
+
+
+@torch.inference_mode()
+def logits(lean: LeanModel, ids: torch.Tensor, rows: int, context: int = 0) -> torch.Tensor:
+    """The logits of all ids after the first ``context``, read so many at a time."""
+    buffer, parts = lean.new_buffer(), [context] if context else []
+    parts += [rows] * ((len(ids) - context) // rows)
+    found, start = [], 0
+    for part in ids.split([*parts, len(ids) - sum(parts)]):
+        if len(part):
+            found.append(lean.forward(part, buffer, start, None))
+        start += len(part)
+    return torch.cat(found)[context:]
 
 
 def differences_at(model: PreTrainedModel, contexts: tuple[int, ...], counts: tuple[int, ...]) -> list[float]:

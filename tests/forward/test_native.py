@@ -12,10 +12,11 @@ import pytest
 import torch
 from enumeration import OfModel
 from fakes import noisy_copy, prompt_of, rounds_of, shared_tiny, tiny
-from lean_models import CLOSE, MODELS, WINDOWS, differences_at, with_config
+from lean_models import CLOSE, MODELS, UNEVEN, WINDOWS, differences_at, logits, with_config
 from transformers.activations import QuickGELUActivation
 
 import specdec
+from specdec.drafters.draft_model import DraftModel
 from specdec.forward import kv_buffer, lean_check
 from specdec.forward.lean import LeanModel
 from specdec.forward.native import passes
@@ -26,14 +27,6 @@ from specdec.measure.enumeration import distance, distribution
 from specdec.report import provenance
 
 EVERY = {name: make for name, make in (MODELS | WINDOWS).items() if "gpt2" not in name}
-# A head of 12 has no whole vector, one of 24 has a rest after it, and the other widths have one too.
-UNEVEN = {
-    "llama of uneven widths": lambda: with_config(
-        "llama", hidden_size=60, intermediate_size=83, num_attention_heads=5, num_key_value_heads=1, head_dim=12,
-        vocab_size=301,
-    ),
-    "gpt_neox of uneven widths": lambda: with_config("gpt_neox", hidden_size=72, num_attention_heads=3),
-}  # fmt: skip
 THREADS = (1, 2, 3, 7)
 
 
@@ -58,19 +51,6 @@ def lean_of(model) -> LeanModel:
     found = lean_check.lean_model(model)
     assert isinstance(found, LeanModel) and found.why_torch is None, found
     return found
-
-
-@torch.inference_mode()
-def logits(lean: LeanModel, ids: torch.Tensor, rows: int, context: int = 0) -> torch.Tensor:
-    """The logits of all ids after the first ``context``, read so many at a time."""
-    buffer, parts = lean.new_buffer(), [context] if context else []
-    parts += [rows] * ((len(ids) - context) // rows)
-    found, start = [], 0
-    for part in ids.split([*parts, len(ids) - sum(parts)]):
-        if len(part):
-            found.append(lean.forward(part, buffer, start, None))
-        start += len(part)
-    return torch.cat(found)[context:]
 
 
 # --- what they compute -----------------------------------------------------------------------------------------------
@@ -149,12 +129,13 @@ def test_a_chain_where_torch_runs_passes_is_left_to_the_loop() -> None:
     assert lean.greedy(prompt_of(3), lean.new_buffer(), 0, 2) is None
 
 
+@pytest.mark.parametrize("rounded", [False, True])
 @pytest.mark.parametrize("acceptance", ["lossless", "block"])
-def test_sampled_text_has_the_targets_distribution(acceptance: str) -> None:
-    """Every outcome of every draw."""
+def test_sampled_text_has_the_targets_distribution(acceptance: str, rounded: bool) -> None:
+    """Every outcome of every draw; also with a draft whose weights are read in 8 bits."""
     target = with_config("llama", vocab_size=3)
     lean_of(target)
-    pair = specdec.Pair(target, noisy_copy(target, 1, 0.1))
+    pair = specdec.Pair(target, DraftModel(noisy_copy(target, 1, 0.1), rounded=rounded))
     prompt, params = (1, 2, 1), specdec.SamplingParams(temperature=1.5, max_new_tokens=3, seed=0, ignore_eos=True)
 
     def write() -> tuple[int, ...]:
