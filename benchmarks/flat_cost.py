@@ -39,15 +39,15 @@ TOKENS = 1024  # so that no draft is cut at the end
 REPEATS = 60  # of a timed pass
 
 
-def rounds_at(pair: Pair, prompt: str, entrant: LaneConfig) -> list[float]:
+def rounds_at(pair: Pair, prompt: str, config: LaneConfig) -> list[float]:
     """Median seconds of a full round at each of the places, in one call."""
     request = make_request(pair, prompt, SamplingParams(TOKENS, ignore_eos=True))
     written, before, found = 0, 0.0, [[] for _ in PLACES]
-    for event in chain.from_iterable(driven(start(request, entrant))):
+    for event in chain.from_iterable(driven(start(request, config))):
         if not isinstance(event, Round):
             continue
         for seconds, (first, last) in zip(found, PLACES, strict=True):
-            if first <= written and written + len(event.committed_ids) <= last and len(event.draft) == entrant.gamma:
+            if first <= written and written + len(event.committed_ids) <= last and len(event.draft) == config.gamma:
                 seconds.append(event.elapsed_seconds - before)
         written, before = written + len(event.committed_ids), event.elapsed_seconds
     return [median(seconds) for seconds in found]
@@ -94,10 +94,10 @@ def pass_seconds(model: PreTrainedModel, length: int, rows: int) -> float:
 
 
 @torch.inference_mode()
-def growth(pair: Pair, prompt: int, entrant: LaneConfig, cost: Callable[[PreTrainedModel, int, int], float]) -> float:
+def growth(pair: Pair, prompt: int, config: LaneConfig, cost: Callable[[PreTrainedModel, int, int], float]) -> float:
     """How many seconds the ``cost`` of a round's passes grows between the middles of the two places."""
     early, late = (prompt + sum(place) // 2 for place in PLACES)
-    gamma = entrant.gamma
+    gamma = config.gamma
     seconds = cost(pair.target, late, gamma + 1) - cost(pair.target, early, gamma + 1)
     if gamma:
         seconds += gamma * (cost(pair.draft.model, late, 1) - cost(pair.draft.model, early, 1))
@@ -111,22 +111,22 @@ def main() -> None:
     silence_libraries()
     leave_a_core()
     pair, prompt = specdec.load_pair(), read_prompts(EXAMPLES)[0].prompt
-    entrants = (LOOP, LaneConfig("speculative", GAMMA))
+    configs = (LOOP, LaneConfig("speculative", GAMMA))
     length = len(pair.encode(prompt)[0])
-    rounds: dict[LaneConfig, list[list[float]]] = {entrant: [] for entrant in entrants}
-    grown: dict[LaneConfig, list[list[float]]] = {entrant: [] for entrant in entrants}
-    for entrant in entrants:
-        list(driven(warm_up(make_request(pair, prompt, SamplingParams(TOKENS)), entrant)))
+    rounds: dict[LaneConfig, list[list[float]]] = {config: [] for config in configs}
+    grown: dict[LaneConfig, list[list[float]]] = {config: [] for config in configs}
+    for config in configs:
+        list(driven(warm_up(make_request(pair, prompt, SamplingParams(TOKENS)), config)))
     for _ in range(arguments.runs):
-        for entrant in entrants:
-            rounds[entrant].append(rounds_at(pair, prompt, entrant))
-            grown[entrant].append([growth(pair, length, entrant, cost) for cost in (attention_seconds, pass_seconds)])
-    for entrant in entrants:
-        early, late = map(median, zip(*rounds[entrant], strict=True))
-        attention, passes = (max(0.0, median(found)) for found in zip(*grown[entrant], strict=True))
+        for config in configs:
+            rounds[config].append(rounds_at(pair, prompt, config))
+            grown[config].append([growth(pair, length, config, cost) for cost in (attention_seconds, pass_seconds)])
+    for config in configs:
+        early, late = map(median, zip(*rounds[config], strict=True))
+        attention, passes = (max(0.0, median(found)) for found in zip(*grown[config], strict=True))
         kept = (early + min(attention, passes)) / late
         print(
-            f"{entrant.label}: a round takes {1e3 * early:.2f} ms at tokens 100-200 and {1e3 * late:.2f} ms at tokens "
+            f"{config.label}: a round takes {1e3 * early:.2f} ms at tokens 100-200 and {1e3 * late:.2f} ms at tokens "
             f"900-1,000: {early / late:.2f} of the speed is kept. Attention alone grows by {1e3 * attention:.2f} ms; "
             f"with that allowed for, {kept:.2f} (0.9 or more: {'yes' if kept >= 0.9 else 'NO'}). Plain passes grow by "
             f"{1e3 * passes:.2f} ms; with that, {(early + passes) / late:.2f}."

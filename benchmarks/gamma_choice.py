@@ -12,7 +12,7 @@ from specdec.cli.arguments import leave_a_core
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.summary import Summary, fastest, find, summarise
-from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
+from specdec.measure.sweep import CONFIGS, NEW_TOKENS, RUNS
 from specdec.measure.trials import trials
 from specdec.report import numbers
 from specdec.report.sweep import prediction_error, sweep_rows
@@ -27,10 +27,10 @@ def main() -> None:
     leave_a_core()
     pair = specdec.load_pair()
     params = specdec.SamplingParams(NEW_TOKENS, ignore_eos=True)
-    plan = Plan(tuple(read_prompts(EXAMPLES)), ENTRANTS, params, RUNS)
+    plan = Plan(tuple(read_prompts(EXAMPLES)), CONFIGS, params, RUNS)
     first, second = (list(filter(None, trials(pair, plan))) for _ in range(2))
     choice, fresh = fixed_fastest(summarise(first)), summarise(second)
-    best, scored = fixed_fastest(fresh), find(fresh, choice.entrant)
+    best, scored = fixed_fastest(fresh), find(fresh, choice.config)
     told = f"fresh runs are best at γ {best.gamma}, {numbers.times(best.gains)}"
     print(f"The sweep chose γ {choice.gamma}, {numbers.times(choice.gains)}; {told}.")
     print(f"There the choice reaches {numbers.times(scored.gains)}: {scored.gain / best.gain:.3f} of the best.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import specdec
 from benchmarks.document import PERFORMANCE, ROOT, table, write
 from benchmarks.in_turns import asked_runs
-from specdec.lanes.table import LaneConfig, entrants_of
+from specdec.lanes.table import LaneConfig, lane_configs
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.results.file import measured_on
@@ -26,7 +26,7 @@ COLUMNS = ("Lane", "γ", "over plain `generate`", "guesses kept", "tokens a targ
 def row(summary: Summary) -> list[str]:
     alpha, length = summary.figure("alpha"), summary.figure("mean_acceptance_length")
     return [
-        summary.entrant.row.choice,
+        summary.config.row.choice,
         "" if summary.gamma is None else str(summary.gamma),
         numbers.times(summary.gains),
         "" if alpha is None else numbers.percent(alpha),
@@ -51,10 +51,10 @@ def shares(found: list[Trial]) -> str:
 def main() -> None:
     runs = asked_runs(__doc__)
     pair = specdec.load_pair()
-    entrants = entrants_of(("generate", "speculative:0", "speculative", "assisted"), GAMMAS)
+    configs = lane_configs(("generate", "speculative:0", "speculative", "assisted"), GAMMAS)
     params = specdec.SamplingParams(TOKENS, seed=0, ignore_eos=True)
     items = tuple(read_prompts(EXAMPLES))
-    found = list(filter(None, trials(pair, Plan(items, entrants, params, runs))))
+    found = list(filter(None, trials(pair, Plan(items, configs, params, runs))))
     machine = measured_on(pair)["machine"]
     about = (
         f"`python -m benchmarks.headline --runs {runs}` on {machine['cpu']}, {machine['threads']} thread: the embedded "

@@ -45,8 +45,8 @@ def in_turns(turns: Mapping[str, Turn], items: Sequence[PromptItem], runs: int) 
     found: dict[str, list[Trial]] = defaultdict(list)
     for run in range(runs):
         for name, turn in turns.items():
-            entrants = (BASELINE, LOOP, *(LaneConfig("speculative", gamma) for gamma in turn.gammas))
-            plan = Plan(tuple(items), entrants, turn.params, runs=1)
+            configs = (BASELINE, LOOP, *(LaneConfig("speculative", gamma) for gamma in turn.gammas))
+            plan = Plan(tuple(items), configs, turn.params, runs=1)
             found[name] += [replace(trial, run=run) for trial in trials(turn.pair, plan) if trial]
     return {
         (name, gamma): find(summarise(found[name]), LaneConfig("speculative", gamma))

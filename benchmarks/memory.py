@@ -41,9 +41,9 @@ def prompt_ids(pair: Pair, length: int) -> torch.Tensor:
     return torch.tensor((ids * (length // len(ids) + 1))[:length])
 
 
-def first_token(pair: Pair, entrant: LaneConfig, ids: torch.Tensor, params: SamplingParams = SHORT) -> float:
+def first_token(pair: Pair, config: LaneConfig, ids: torch.Tensor, params: SamplingParams = SHORT) -> float:
     """Make a call; return its seconds to the first token."""
-    events = chain.from_iterable(driven(start(make_request(pair, ids, params), entrant)))
+    events = chain.from_iterable(driven(start(make_request(pair, ids, params), config)))
     return next(event.prefill_seconds for event in events if isinstance(event, Finished))
 
 
@@ -87,12 +87,12 @@ def print_first_tokens(pair: Pair, runs: int) -> None:
     }  # fmt: skip
     for length in LENGTHS:
         ids = prompt_ids(pair, length)
-        for of, entrant in calls.values():
-            list(driven(warm_up(make_request(of, ids, SHORT), entrant)))
+        for of, config in calls.values():
+            list(driven(warm_up(make_request(of, ids, SHORT), config)))
         seconds: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(runs):
-            for name, (of, entrant) in calls.items():
-                seconds[name].append(first_token(of, entrant, ids, SamplingParams(2)))
+            for name, (of, config) in calls.items():
+                seconds[name].append(first_token(of, config, ids, SamplingParams(2)))
         at = {name: median(found) for name, found in seconds.items()}
         both = at["generate"] + at["draft"]
         print(

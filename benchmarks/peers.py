@@ -119,40 +119,40 @@ def on_the_table(further: Sequence[Lane]) -> Iterator[None]:
 
 
 def first_calls(
-    pair: Pair, entrants: Sequence[LaneConfig], requests: Sequence[Request]
+    pair: Pair, configs: Sequence[LaneConfig], requests: Sequence[Request]
 ) -> tuple[dict[LaneConfig, float], dict[LaneConfig, str]]:
-    """Let each entrant write every text once.
+    """Let each config write every text once.
 
     Returns the seconds of those that could, and the reasons of the others.
     """
     took: dict[LaneConfig, float] = {}
     failed: dict[LaneConfig, str] = {}
-    for entrant in entrants:
-        reason = entrant.row.refusal(pair)
+    for config in configs:
+        reason = config.row.refusal(pair)
         try:
             if reason is None:
-                calls = [collect(driven(start(r, entrant), INTERVAL)).metrics for r in requests]
-                took[entrant] = sum(call.prefill_seconds + call.decode_seconds for call in calls)
+                calls = [collect(driven(start(r, config), INTERVAL)).metrics for r in requests]
+                took[config] = sum(call.prefill_seconds + call.decode_seconds for call in calls)
         except SpecdecError as error:
             reason = str(error)
         except Exception as error:  # any error of a compiler or another library goes into the table
             reason = f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), 'no reason given')}"
         if reason is not None:
-            failed[entrant] = reason
+            failed[config] = reason
     return took, failed
 
 
 def compiling(took: Mapping[LaneConfig, float], found: Sequence[Trial]) -> dict[LaneConfig, float]:
     """How many seconds longer the first calls of compiled lanes took than the same calls in the median run."""
     extra = {}
-    for entrant, first in took.items():
+    for config, first in took.items():
         runs: dict[int, float] = {}
         for trial in found:
-            if trial.entrant == entrant:
+            if trial.config == config:
                 seconds = trial.metrics.prefill_seconds + trial.metrics.decode_seconds
                 runs[trial.run] = runs.get(trial.run, 0.0) + seconds
-        if entrant.lane in COMPILED:
-            extra[entrant] = max(0.0, first - median(runs.values()))
+        if config.lane in COMPILED:
+            extra[config] = max(0.0, first - median(runs.values()))
     return extra
 
 
@@ -187,34 +187,32 @@ def section(
         "",
         "| Lane | γ | tokens/s | over plain `generate` | over assisted | tokens a pass | same text | compiling took |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
-        *(_line(entrant, plain, beside, compiled) for entrant in plan.entrants),
+        *(_line(config, plain, beside, compiled) for config in plan.configs),
         "",
-        *(f"Not measured: {_name(entrant)}. {reason}\n" for entrant, reason in failed.items()),
+        *(f"Not measured: {_name(config)}. {reason}\n" for config, reason in failed.items()),
         DEFINITIONS.format(room=room, gamma=gamma),
     ]
     return "\n".join(lines)
 
 
-def _line(
-    entrant: LaneConfig, plain: list[Summary], beside: list[Summary], compiled: Mapping[LaneConfig, float]
-) -> str:
-    ours, theirs = find(plain, entrant), find(beside, entrant)
-    assert ours is not None and theirs is not None  # every entrant of the plan has run
+def _line(config: LaneConfig, plain: list[Summary], beside: list[Summary], compiled: Mapping[LaneConfig, float]) -> str:
+    ours, theirs = find(plain, config), find(beside, config)
+    assert ours is not None and theirs is not None  # every config of the plan has run
     cells = [
-        _name(entrant),
-        "" if entrant.gamma is None else str(entrant.gamma),
+        _name(config),
+        "" if config.gamma is None else str(config.gamma),
         numbers.spread(ours.rates, numbers.rate),
-        "1" if entrant == BASELINE else numbers.times(ours.gains),
-        "1" if entrant.lane == "assisted" else numbers.times(theirs.gains),
+        "1" if config == BASELINE else numbers.times(ours.gains),
+        "1" if config.lane == "assisted" else numbers.times(theirs.gains),
         numbers.number(ours.figure("mean_acceptance_length"), 2),
         f"{ours.same} of {ours.compared}",
-        f"{compiled[entrant]:.0f} s" if entrant in compiled else "",
+        f"{compiled[config]:.0f} s" if config in compiled else "",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _name(entrant: LaneConfig) -> str:
-    choice = entrant.row.choice
+def _name(config: LaneConfig) -> str:
+    choice = config.row.choice
     return choice if choice.startswith(("our ", "transformers'")) else f"our {choice}"
 
 
@@ -225,7 +223,7 @@ def measured(
     requests = [make_request(pair, item.message(pair.tokenizer), params) for item in items]
     room = max(len(request.prompt_ids) for request in requests) + params.max_new_tokens
     with on_the_table(peers(pair, room)):
-        every = [row_of(key).entrant(gamma) for key in KEYS]
+        every = [row_of(key).config(gamma) for key in KEYS]
         took, failed = first_calls(pair, every, requests)
         if BASELINE in failed:
             raise SystemExit(f"Plain generate is what all others are compared with, and it failed: {failed[BASELINE]}")

@@ -13,14 +13,14 @@ from dataclasses import asdict
 
 from specdec.cli.arguments import leave_a_core
 from specdec.events import SamplingParams
-from specdec.lanes.table import entrants_of
+from specdec.lanes.table import lane_configs
 from specdec.measure.kept import Begun, kept_trials
 from specdec.measure.losslessness import LosslessnessResult, self_test
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
 from specdec.measure.results.file import measured_on
 from specdec.measure.results.format import Results, figures_only
-from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
+from specdec.measure.sweep import CONFIGS, NEW_TOKENS, RUNS
 from specdec.models.loading import load_pair
 from specdec.models.pair import Pair
 from specdec.report.losslessness import losslessness_headline
@@ -32,9 +32,9 @@ def main() -> None:
     leave_a_core()
     pair, examples = load_pair(), tuple(read_prompts(EXAMPLES))
     params = SamplingParams(NEW_TOKENS, seed=0, ignore_eos=True)
-    lanes = entrants_of(("generate", "speculative", "speculative:0"), (3, 5, 8))
+    lanes = lane_configs(("generate", "speculative", "speculative:0"), (3, 5, 8))
     plans = {
-        "sweep": Plan(examples[:1], ENTRANTS, params, RUNS, Choice(NAME)),
+        "sweep": Plan(examples[:1], CONFIGS, params, RUNS, Choice(NAME)),
         "bench": Plan(examples, lanes, params, RUNS, Choice(NAME)),
     }
     for key, plan in plans.items():

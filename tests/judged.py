@@ -88,9 +88,9 @@ def sides(before: list[Event], lane: list[Event], alone: list[Event] | None = No
 _MEASURED: dict[int, Metrics] = {}  # of the lists that ``plain`` caches
 
 
-def trial(run: int, entrant: LaneConfig, events: list[Event], prompt: str = "a", category: str = "c") -> Trial:
+def trial(run: int, config: LaneConfig, events: list[Event], prompt: str = "a", category: str = "c") -> Trial:
     ids = tuple(token for event in events if isinstance(event, Round) for token in event.committed_ids)
-    return Trial(run, prompt, category, *entrant, ids, "length", True, _measured(events))
+    return Trial(run, prompt, category, *config, ids, "length", True, _measured(events))
 
 
 def _measured(events: list[Event]) -> Metrics:
@@ -102,9 +102,9 @@ def _measured(events: list[Event]) -> Metrics:
     return _MEASURED[id(events)]
 
 
-def plan(entrants: tuple[LaneConfig, ...], runs: int = 1, prompts: tuple[str, ...] = ("a",)) -> Plan:
+def plan(configs: tuple[LaneConfig, ...], runs: int = 1, prompts: tuple[str, ...] = ("a",)) -> Plan:
     items = tuple(PromptItem(name, "c", name) for name in prompts)
-    return Plan(items, entrants, SamplingParams(max_new_tokens=len(TEXT)), runs)
+    return Plan(items, configs, SamplingParams(max_new_tokens=len(TEXT)), runs)
 
 
 def texts(notes: Iterable[Note]) -> list[str]:

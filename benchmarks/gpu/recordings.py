@@ -11,7 +11,7 @@ from benchmarks.gpu.campaign import Found, Setting
 from benchmarks.gpu.models import stand_in
 from specdec.events import Event, SamplingParams
 from specdec.lanes.race import race
-from specdec.lanes.table import DEFAULT_KEYS, entrants_of_race
+from specdec.lanes.table import DEFAULT_KEYS, race_configs
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.pair import Pair
 from specdec.report.race_verdict import race_verdict
@@ -35,7 +35,7 @@ def shape(setting: Setting) -> Iterator[Found]:
 def _recorded(
     setting: Setting, name: str, pair: Pair, prompt: torch.Tensor, gamma: int, params: SamplingParams
 ) -> Found:
-    keys, recorder = list(entrants_of_race(DEFAULT_KEYS, gamma)), Recorder(pair.tokenizer)
+    keys, recorder = list(race_configs(DEFAULT_KEYS, gamma)), Recorder(pair.tokenizer)
     settings = {"prompt": read_prompts(EXAMPLES)[0].prompt, "chat": 0, "gamma": gamma, "tokens": params.max_new_tokens}
     times = 1 if setting.rehearsal else 3
     lines, runs = [begin_line(0, "recording", pair.facts(), settings, keys, times)], list[dict[str, list[Event]]]()

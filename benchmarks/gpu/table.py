@@ -142,11 +142,11 @@ def shape(setting: Setting, name: str) -> Iterator[Found]:
         "settings": _settings(setting, params),
     }
     yield found
-    entrants = (BASELINE, ASSISTED, EAGER_LOOP, EAGER, LOOP, SPECULATIVE)
+    configs = (BASELINE, ASSISTED, EAGER_LOOP, EAGER, LOOP, SPECULATIVE)
     with on_the_table(_rows(pair)):
-        plan = Plan(items, entrants, params, found["settings"]["runs"])
+        plan = Plan(items, configs, params, found["settings"]["runs"])
         measured = list(filter(None, trials(pair, plan)))
-        found["lanes"] = [_lane(measured, entrant) for entrant in entrants]
+        found["lanes"] = [_lane(measured, config) for config in configs]
     found["line"] = _line(found["lanes"])
     yield found
     found["passes"] = {
@@ -166,19 +166,19 @@ def compiled(setting: Setting, name: str) -> Iterator[Found]:
     pair, items, params = built(setting, name)
     request = make_request(pair, items[0].message(pair.tokenizer), params)
     room = len(request.prompt_ids) + params.max_new_tokens
-    entrants = (LaneConfig(COMPILED[0]), BASELINE, LOOP, SPECULATIVE)
+    configs = (LaneConfig(COMPILED[0]), BASELINE, LOOP, SPECULATIVE)
     found: Found = {"shape": name, "settings": _settings(setting, params)}
     if setting.rehearsal:  # a compiler takes longer than all else
         torch.compile = lambda function, **options: function
     with tempfile.TemporaryDirectory() as folder, on_the_table(peers(pair, room)):
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # an old cache would hide the time of compiling
-        took, failed = first_calls(pair, entrants, [request])
-        found["failed"] = {entrant.label: reason for entrant, reason in failed.items()}
+        took, failed = first_calls(pair, configs, [request])
+        found["failed"] = {config.label: reason for config, reason in failed.items()}
         yield found
         plan = Plan(items, tuple(took), params, found["settings"]["runs"])
         measured = list(filter(None, trials(pair, plan)))
-        found["lanes"] = [_lane(measured, entrant) for entrant in took]
-        found["compiling_seconds"] = {entrant.lane: seconds for entrant, seconds in compiling(took, measured).items()}
+        found["lanes"] = [_lane(measured, config) for config in took]
+        found["compiling_seconds"] = {config.lane: seconds for config, seconds in compiling(took, measured).items()}
     yield found | {"line": _line(found["lanes"])}
 
 
@@ -187,18 +187,18 @@ def _settings(setting: Setting, params: SamplingParams) -> Found:
     return {"agreement": AGREEMENT, "gamma": GAMMA, "tokens": params.max_new_tokens, "runs": runs}
 
 
-def _lane(measured: Sequence[Trial], entrant: LaneConfig) -> Found:
+def _lane(measured: Sequence[Trial], config: LaneConfig) -> Found:
     """The figures of one lane: its rate and gain in each run, and medians of its costs."""
-    summary = next(each for each in summarise(measured) if each.entrant == entrant)
-    loop = EAGER_LOOP if entrant.lane == EAGER.lane else LOOP
+    summary = next(each for each in summarise(measured) if each.config == config)
+    loop = EAGER_LOOP if config.lane == EAGER.lane else LOOP
     runs = sorted({trial.run for trial in measured})
-    sides = [RunMetrics(*(_pooled(measured, run, each) for each in (BASELINE, entrant, loop))) for run in runs]
-    speculates = entrant in (EAGER, SPECULATIVE)
+    sides = [RunMetrics(*(_pooled(measured, run, each) for each in (BASELINE, config, loop))) for run in runs]
+    speculates = config in (EAGER, SPECULATIVE)
     middle = median_run(sides)
     return {
-        "lane": entrant.lane,
-        "label": entrant.row.choice,
-        "gamma": entrant.gamma,
+        "lane": config.lane,
+        "label": config.row.choice,
+        "gamma": config.gamma,
         "tokens_per_second": summary.rates,
         "gain": summary.gains,
         "speculation": [side.speculation for side in sides] if speculates else None,
@@ -212,8 +212,8 @@ def _lane(measured: Sequence[Trial], entrant: LaneConfig) -> Found:
     }
 
 
-def _pooled(measured: Sequence[Trial], run: int, entrant: LaneConfig) -> Metrics | None:
-    found = [trial.metrics for trial in measured if trial.run == run and trial.entrant == entrant]
+def _pooled(measured: Sequence[Trial], run: int, config: LaneConfig) -> Metrics | None:
+    found = [trial.metrics for trial in measured if trial.run == run and trial.config == config]
     return pool(found) if found else None
 
 

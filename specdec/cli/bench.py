@@ -19,7 +19,7 @@ from specdec.engine.request import Request, make_request
 from specdec.errors import InvalidInput, SpecdecError, with_names
 from specdec.events import SamplingParams
 from specdec.lanes.race import start
-from specdec.lanes.table import BASELINE, LANES, Lane, entrants_of, row_of
+from specdec.lanes.table import BASELINE, LANES, Lane, lane_configs, row_of
 from specdec.measure.bench import run_plan_distributed
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
@@ -50,7 +50,7 @@ def main(arguments: Namespace) -> None:
     try:
         asked = _asked(arguments)  # first, so that wrong settings are refused before models are read or made
         pair = _pair_of(arguments)
-        plan, left_out = _with_entrants(asked, arguments, pair)
+        plan, left_out = _with_configs(asked, arguments, pair)
         if arguments.shape:
             pair = recorded(pair, plan.prompts, plan.params)
         if PartialState().is_main_process:
@@ -72,7 +72,7 @@ def main(arguments: Namespace) -> None:
 
 
 def _asked(arguments: Namespace) -> Plan:
-    """The plan without its entrants, which depend on the pair."""
+    """The plan without its configs, which depend on the pair."""
     for gamma in arguments.gammas:
         policy_of(gamma)
     params = SamplingParams(arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True)
@@ -81,7 +81,7 @@ def _asked(arguments: Namespace) -> Plan:
     return Plan(choice.of(read_prompts(arguments.prompts)), (), params, arguments.runs, choice)
 
 
-def _with_entrants(asked: Plan, arguments: Namespace, pair: Pair) -> tuple[Plan, list[str]]:
+def _with_configs(asked: Plan, arguments: Namespace, pair: Pair) -> tuple[Plan, list[str]]:
     """The plan with the lanes that were asked for, or all that the pair can run, and why each of the others cannot."""
     request = make_request(pair, asked.prompts[0].message(pair.tokenizer), asked.params)
     refusals = {lane.key: _refusal(lane, request, arguments.gammas) for lane in LANES if lane.bench}
@@ -93,7 +93,7 @@ def _with_entrants(asked: Plan, arguments: Namespace, pair: Pair) -> tuple[Plan,
         for key, refusal in refusals.items()
         if refusal and not arguments.lanes
     ]
-    return replace(asked, entrants=entrants_of(lanes, arguments.gammas)), left_out
+    return replace(asked, configs=lane_configs(lanes, arguments.gammas)), left_out
 
 
 def _refusal(lane: Lane, request: Request, gammas: Sequence[int | str]) -> str | None:
@@ -101,8 +101,8 @@ def _refusal(lane: Lane, request: Request, gammas: Sequence[int | str]) -> str |
     if reason := lane.refusal(request.pair):
         return reason
     try:
-        for entrant in entrants_of([lane.key], gammas) if lane.lengths == "fixed" else ():
-            start(request, entrant)
+        for config in lane_configs([lane.key], gammas) if lane.lengths == "fixed" else ():
+            start(request, config)
     except SpecdecError as error:
         return with_names(error, NAMES)
     return None

@@ -19,7 +19,7 @@ from specdec.engine.acceptance import acceptance_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, Round, SamplingParams, Started
 from specdec.lanes.race import race
-from specdec.lanes.table import BASELINE, entrants_of_race, key_of, require_runs, row_of, turned
+from specdec.lanes.table import BASELINE, key_of, race_configs, require_runs, row_of, turned
 from specdec.measure.prompts import message_of
 from specdec.measure.result import by_lane, started_of
 from specdec.measure.results.file import measured_on
@@ -50,7 +50,7 @@ def main(arguments: Namespace) -> None:
         for needed in (BASELINE.key, SPECULATIVE):
             if needed not in arguments.lanes:
                 raise InvalidInput(f"The verdict needs the lane {needed}; add it to --lanes.")
-        keys = list(entrants_of_race(arguments.lanes, arguments.gamma))
+        keys = list(race_configs(arguments.lanes, arguments.gamma))
         if arguments.runs is not None:
             require_runs(arguments.runs)
             if arguments.json and arguments.runs > 1:

@@ -18,13 +18,13 @@ from specdec.cli.exports import export_trials
 from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.errors import SpecdecError
 from specdec.events import SamplingParams
-from specdec.lanes.table import BASELINE, LOOP, entrants_of
+from specdec.lanes.table import BASELINE, LOOP, lane_configs
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem, read_prompts
 from specdec.measure.results.file import ResultsFile, measured_on
 from specdec.measure.roofline import limit_of, limit_record
 from specdec.measure.summary import summarise
-from specdec.measure.sweep import ENTRANTS
+from specdec.measure.sweep import CONFIGS
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair, silence_libraries
 from specdec.report import provenance
@@ -80,10 +80,10 @@ def _stopped(results: Path | None, calls: int, planned: int) -> str:
 def _asked(arguments: Namespace) -> Plan:
     items = [PromptItem(str(i), "given", prompt_of(text)) for i, text in enumerate(arguments.prompt, start=1)]
     params = SamplingParams(arguments.tokens, arguments.temperature, seed=0, ignore_eos=True)
-    entrants = ENTRANTS
+    configs = CONFIGS
     if arguments.gammas:
-        entrants = entrants_of((BASELINE.lane, LOOP.lane), tuple(dict.fromkeys((0, *arguments.gammas))))
-    return Plan(tuple(items or read_prompts(arguments.prompts)), entrants, params, arguments.runs)
+        configs = lane_configs((BASELINE.lane, LOOP.lane), tuple(dict.fromkeys((0, *arguments.gammas))))
+    return Plan(tuple(items or read_prompts(arguments.prompts)), configs, params, arguments.runs)
 
 
 def _measure(

@@ -13,7 +13,7 @@ from specdec.engine.request import Request, make_request
 from specdec.errors import InvalidInput
 from specdec.events import Event, Round, SamplingParams, Started
 from specdec.lanes.decoding_thread import Batches, driven
-from specdec.lanes.table import DEFAULT_KEYS, LaneConfig, entrants_of_race, require_runs, turned
+from specdec.lanes.table import DEFAULT_KEYS, LaneConfig, race_configs, require_runs, turned
 from specdec.models.pair import Pair, Prompt
 
 WARM_UP_TOKENS = 8  # in a lane without drafts of our loop
@@ -46,36 +46,36 @@ def race(
     if not lanes or len(set(lanes)) < len(lanes):
         raise InvalidInput(f"The lanes are {', '.join(lanes) or 'none'}; name each once, and at least one.")
     require_runs(runs)
-    entrants = list(entrants_of_race(lanes, gamma).values())
+    configs = list(race_configs(lanes, gamma).values())
     request, rule = make_request(pair, prompt, params), acceptance_of(acceptance, accept_top_k)
-    for entrant in entrants:
-        start(request, entrant, rule)  # checks its arguments and runs nothing yet
+    for config in configs:
+        start(request, config, rule)  # checks its arguments and runs nothing yet
 
     def run() -> Batches:
         for index in range(runs):
-            for entrant in turned(entrants, index):
-                with closing(driven(warm_up(request, entrant, rule), interval)) as warming:
+            for config in turned(configs, index):
+                with closing(driven(warm_up(request, config, rule), interval)) as warming:
                     for _ in warming:
                         yield []  # so that the consumer can stop the race
-                with closing(driven(start(request, entrant, rule), interval, max_seconds)) as batches:
+                with closing(driven(start(request, config, rule), interval, max_seconds)) as batches:
                     for batch in batches:
-                        yield [named(event, entrant) for event in batch]
+                        yield [named(event, config) for event in batch]
 
     return run()
 
 
-def named(event: Event, entrant: LaneConfig) -> Event:
-    """The event with the entrant's own lane name: some lanes run as ``generate`` or as our loop under another name."""
-    return replace(event, lane=entrant.lane) if isinstance(event, Started) else event
+def named(event: Event, config: LaneConfig) -> Event:
+    """The event with the config's own lane name: some lanes run as ``generate`` or as our loop under another name."""
+    return replace(event, lane=config.lane) if isinstance(event, Started) else event
 
 
-def start(request: Request, entrant: LaneConfig, acceptance: Acceptance = Lossless()) -> Iterator[Event]:
-    """The events of one entrant. Raises what its lane raises for a request that it cannot run."""
-    return entrant.row.start(request, entrant.gamma, acceptance)
+def start(request: Request, config: LaneConfig, acceptance: Acceptance = Lossless()) -> Iterator[Event]:
+    """The events of one config. Raises what its lane raises for a request that it cannot run."""
+    return config.row.start(request, config.gamma, acceptance)
 
 
-def warm_up(request: Request, entrant: LaneConfig, acceptance: Acceptance = Lossless()) -> Iterator[Event]:
-    """The events of a short call that warms up an entrant before it is measured.
+def warm_up(request: Request, config: LaneConfig, acceptance: Acceptance = Lossless()) -> Iterator[Event]:
+    """The events of a short call that warms up a config before it is measured.
 
     A GPU chooses its kernels by the number of rows, and loads them at their first use. So where our loop drafts, the
     call has a target pass over each number of rows from 1 to gamma + 1, and draft passes over one token and over two:
@@ -84,20 +84,20 @@ def warm_up(request: Request, entrant: LaneConfig, acceptance: Acceptance = Loss
     ``WARM_UP_GAMMA``, because at gamma 16 the 136 draft passes would take as long as a short race. Neither EOS nor a
     stop string ends a warm-up; ``max_new_tokens`` does. Prompt lookup drafts only what it finds.
     """
-    gamma = entrant.gamma if entrant.row.lengths == "any" else None
+    gamma = config.gamma if config.row.lengths == "any" else None
     if gamma is None:
         short = request.with_params(max_new_tokens=min(WARM_UP_TOKENS, request.params.max_new_tokens))
-        return start(short, entrant, acceptance)
+        return start(short, config, acceptance)
     policy, pair = policy_of(gamma), request.pair
     # It may be as long as the measured call and is left early, because the graph engine sizes its buffers by that
     # length.
     endless = replace(request.with_params(ignore_eos=True), stop_criteria=None)
     if policy == Fixed(0):
-        return _rounds_of(start(endless, entrant, acceptance), WARM_UP_TOKENS - 1)
+        return _rounds_of(start(endless, config, acceptance), WARM_UP_TOKENS - 1)
     most = policy.gamma if isinstance(policy, Fixed) else WARM_UP_GAMMA
     most = most if pair.device.type == "cuda" else min(most, WARM_UP_GAMMA)
     every = EveryLength(most, policy.start().least_confidence, twice=pair.uses_graphs)
-    lane = start(endless, LaneConfig(entrant.lane, every), acceptance)
+    lane = start(endless, LaneConfig(config.lane, every), acceptance)
     return _rounds_of(lane, len(every.lengths))
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from specdec.events import Event
     from specdec.models.pair import Pair
 
-_Lane = TypeVar("_Lane")  # an entrant, or the key of one
+_Lane = TypeVar("_Lane")  # a config, or the key of one
 
 
 class LaneConfig(NamedTuple):
-    """An entrant: a lane with its draft length. ``gamma`` is None where the lane has no draft length."""
+    """A config: a lane with its draft length. ``gamma`` is None where the lane has no draft length."""
 
     lane: str
     gamma: int | str | Policy | None = None
@@ -90,8 +90,8 @@ class Lane:
         """Its name in links, recordings and on the command line; unique among the lanes."""
         return self.name if self.gamma is None else f"{self.name}:{self.gamma}"
 
-    def entrant(self, gamma: int | str | Policy | None) -> LaneConfig:
-        """The entrant of this row at the caller's draft length ``gamma``."""
+    def config(self, gamma: int | str | Policy | None) -> LaneConfig:
+        """The config of this row at the caller's draft length ``gamma``."""
         if self.lengths == "none":
             return LaneConfig(self.name)
         return LaneConfig(self.name, gamma if self.gamma is None else self.gamma)
@@ -105,8 +105,8 @@ def row_of(key: str) -> Lane:
     return found
 
 
-def entrants_of_race(keys: Iterable[str], gamma: int | str | Policy) -> dict[str, LaneConfig]:
-    """The entrants of a race at ``gamma`` by key.
+def race_configs(keys: Iterable[str], gamma: int | str | Policy) -> dict[str, LaneConfig]:
+    """The configs of a race at ``gamma`` by key.
 
     At gamma 0 every lane that takes it is our loop without a draft. Only the first of them in the table runs. Raises
     ``InvalidInput`` if ``gamma`` is no draft length.
@@ -114,11 +114,11 @@ def entrants_of_race(keys: Iterable[str], gamma: int | str | Policy) -> dict[str
     at_zero = policy_of(gamma) == Fixed(0)
     rows = {key: row_of(key) for key in keys}
     loops = [row.key for row in LANES if row.key in rows and (row.gamma == 0 or (at_zero and row.lengths == "any"))]
-    return {key: row.entrant(gamma) for key, row in rows.items() if key not in loops[1:]}
+    return {key: row.config(gamma) for key, row in rows.items() if key not in loops[1:]}
 
 
 def key_of(lane: str, gamma: int | str, keys: Collection[str]) -> str:
-    """The key of the entrant whose ``Started`` has this ``lane`` and ``gamma``, among the ``keys`` of a race."""
+    """The key of the config whose ``Started`` has this ``lane`` and ``gamma``, among the ``keys`` of a race."""
     key = LaneConfig(lane, gamma).key
     return key if key in keys else lane
 
@@ -135,7 +135,7 @@ def turned(lanes: Sequence[_Lane], made: int) -> tuple[_Lane, ...]:
     return (*lanes[first:], *lanes[:first])
 
 
-def entrants_of(keys: Sequence[str], gammas: Sequence[int | str]) -> tuple[LaneConfig, ...]:
+def lane_configs(keys: Sequence[str], gammas: Sequence[int | str]) -> tuple[LaneConfig, ...]:
     """The lanes of ``keys``, each with all draft lengths that it can run at.
 
     Gamma 0 is our own loop without a draft, whichever lane asks for it.
@@ -143,7 +143,7 @@ def entrants_of(keys: Sequence[str], gammas: Sequence[int | str]) -> tuple[LaneC
     found: list[LaneConfig] = []
     for row in map(row_of, keys):
         if row.lengths == "none" or row.gamma is not None:
-            found.append(row.entrant(None))
+            found.append(row.config(None))
         else:
             found += [
                 LaneConfig(row.name, g) for g in gammas if g != 0 and (row.lengths == "any" or isinstance(g, int))

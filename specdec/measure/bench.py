@@ -39,7 +39,7 @@ def run_plan_distributed(pair: Pair, plan: Plan, path: Path | None) -> list[Tria
     done = {trial.key for trial in known}
     with state.split_between_processes([item.name for item in plan.prompts]) as names:
         mine = set(names)
-    left = sum(item.name in mine and (run, item.name, *entrant) not in done for run, item, entrant in plan.steps())
+    left = sum(item.name in mine and (run, item.name, *config) not in done for run, item, config in plan.steps())
     with _together():
         steps = trials(pair, plan, done, mine)  # before a file is written: it refuses what cannot run
     if file:

@@ -37,16 +37,16 @@ class Trial:
         return self.run, self.prompt, self.lane, self.gamma
 
     @property
-    def entrant(self) -> LaneConfig:
+    def config(self) -> LaneConfig:
         return LaneConfig(self.lane, self.gamma)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure. All entrants of a run share its seed. ``chosen`` says how the prompts were chosen."""
+    """What to measure. All configs of a run share its seed. ``chosen`` says how the prompts were chosen."""
 
     prompts: tuple[PromptItem, ...]
-    entrants: tuple[LaneConfig, ...]
+    configs: tuple[LaneConfig, ...]
     params: SamplingParams
     runs: int = 3
     chosen: Choice = Choice()
@@ -61,14 +61,14 @@ class Plan:
             object.__setattr__(self, "params", replace(self.params, seed=secrets.randbits(32)))
 
     def steps(self) -> Iterator[tuple[int, PromptItem, LaneConfig]]:
-        """Every call in order. The first entrant rotates from run to run and from prompt to prompt."""
+        """Every call in order. The first config rotates from run to run and from prompt to prompt."""
         for run in range(self.runs):
             for place, item in enumerate(self.prompts):
-                for entrant in turned(self.entrants, run + place):
-                    yield run, item, entrant
+                for config in turned(self.configs, run + place):
+                    yield run, item, config
 
     def __len__(self) -> int:
-        return self.runs * len(self.prompts) * len(self.entrants)
+        return self.runs * len(self.prompts) * len(self.configs)
 
     @property
     def tokens(self) -> int:

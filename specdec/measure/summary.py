@@ -1,4 +1,4 @@
-"""Summarises trials: for each entrant its speed-up over plain ``generate`` in the same runs and prompts."""
+"""Summarises trials: for each config its speed-up over plain ``generate`` in the same runs and prompts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from specdec.measure.plan import Plan, Trial
 
 @dataclass(frozen=True)
 class Summary:
-    """One entrant over all its trials.
+    """One config over all its trials.
 
-    sides    for each run, all prompts together: plain ``generate``, this entrant, and our loop if it ran
+    sides    for each run, all prompts together: plain ``generate``, this config, and our loop if it ran
     runs     the number of the run of each of ``sides``
     rates    tokens per second after the first token, for each run
     same     how many trials wrote the baseline's text, of the ``compared`` ones that have a baseline
@@ -48,7 +48,7 @@ class Summary:
         return median_low(self.gains) if self.gains else None
 
     @property
-    def entrant(self) -> LaneConfig:
+    def config(self) -> LaneConfig:
         return LaneConfig(self.lane, self.gamma)
 
     @property
@@ -62,30 +62,30 @@ class Summary:
 
 
 def summarise(trials: Iterable[Trial], baseline: LaneConfig = BASELINE) -> list[Summary]:
-    """A summary for each entrant, of the ``comparable`` trials."""
-    by_entrant: dict[LaneConfig, list[Trial]] = defaultdict(list)
+    """A summary for each config, of the ``comparable`` trials."""
+    by_config: dict[LaneConfig, list[Trial]] = defaultdict(list)
     for trial in comparable(trials):
-        by_entrant[trial.entrant].append(trial)
-    base, loop = ({(t.run, t.prompt): t for t in by_entrant.get(entrant, ())} for entrant in (baseline, LOOP))
-    return [_summary(by_entrant[entrant], base, loop) for entrant in sorted(by_entrant, key=_place)]
+        by_config[trial.config].append(trial)
+    base, loop = ({(t.run, t.prompt): t for t in by_config.get(config, ())} for config in (baseline, LOOP))
+    return [_summary(by_config[config], base, loop) for config in sorted(by_config, key=_place)]
 
 
 def comparable(trials: Iterable[Trial]) -> list[Trial]:
-    """The trials that can be compared while calls are still missing: the runs of a prompt that all entrants have.
+    """The trials that can be compared while calls are still missing: the runs of a prompt that all configs have.
 
-    So no entrant is judged by other prompts than the rest. Before there is such a run, all trials count.
+    So no config is judged by other prompts than the rest. Before there is such a run, all trials count.
     """
     trials = list(trials)
     cells: dict[LaneConfig, set[tuple[int, str]]] = defaultdict(set)
     for trial in trials:
-        cells[trial.entrant].add((trial.run, trial.prompt))
+        cells[trial.config].add((trial.run, trial.prompt))
     shared = set.intersection(*cells.values()) if cells else set()
     return [trial for trial in trials if (trial.run, trial.prompt) in shared] if shared else trials
 
 
 @dataclass(frozen=True)
 class Share:
-    """How much of a plan is measured. ``whole``: every entrant has a run of every prompt."""
+    """How much of a plan is measured. ``whole``: every config has a run of every prompt."""
 
     calls: int
     planned: int
@@ -93,10 +93,10 @@ class Share:
 
 
 def share_of(trials: Iterable[Trial], plan: Plan) -> Share:
-    done = {(trial.run, trial.prompt, trial.entrant) for trial in trials}
+    done = {(trial.run, trial.prompt, trial.config) for trial in trials}
 
     def complete(run: int, prompt: str) -> bool:
-        return all((run, prompt, entrant) in done for entrant in plan.entrants)
+        return all((run, prompt, config) in done for config in plan.configs)
 
     whole = all(any(complete(run, item.name) for run in range(plan.runs)) for item in plan.prompts)
     return Share(len(done), len(plan), whole)
@@ -111,14 +111,14 @@ def best_lengths(summaries: Sequence[Summary]) -> list[Summary]:
     """Each lane at its fastest draft length, without plain ``generate`` and without lanes that have no speed-up."""
     best: dict[str, Summary] = {}
     for summary in summaries:
-        key = summary.entrant.key
-        if summary.gain and summary.entrant != BASELINE and (key not in best or summary.gain > (best[key].gain or 0.0)):
+        key = summary.config.key
+        if summary.gain and summary.config != BASELINE and (key not in best or summary.gain > (best[key].gain or 0.0)):
             best[key] = summary
     return list(best.values())
 
 
-def find(summaries: Sequence[Summary], entrant: LaneConfig) -> Summary | None:
-    return next((s for s in summaries if s.entrant == entrant), None)
+def find(summaries: Sequence[Summary], config: LaneConfig) -> Summary | None:
+    return next((s for s in summaries if s.config == config), None)
 
 
 def auto_share(trials: Iterable[Trial]) -> dict[str, float]:
@@ -127,22 +127,22 @@ def auto_share(trials: Iterable[Trial]) -> dict[str, float]:
     The best length is chosen on every second run, and both are compared on the other runs, so that luck does not
     decide. Each speed is relative to plain ``generate`` in the same run. Only prompts with all of these speeds count.
     """
-    rates = {(t.entrant, t.prompt, t.run): rate for t in trials if (rate := t.metrics.tokens_per_second)}
+    rates = {(t.config, t.prompt, t.run): rate for t in trials if (rate := t.metrics.tokens_per_second)}
     runs = sorted({run for _, _, run in rates})
-    entrants = {entrant for entrant, _, _ in rates}
-    fixed = {entrant for entrant in entrants if entrant.lane == LOOP.lane and isinstance(entrant.gamma, int)}
+    configs = {config for config, _, _ in rates}
+    fixed = {config for config in configs if config.lane == LOOP.lane and isinstance(config.gamma, int)}
     auto = LaneConfig(LOOP.lane, "auto")
-    if auto not in entrants or not fixed or len(runs) < 2:
+    if auto not in configs or not fixed or len(runs) < 2:
         return {}
 
-    def gain(entrant: LaneConfig, prompt: str, scored: list[int]) -> float:
-        return median_low(rates[entrant, prompt, run] / rates[BASELINE, prompt, run] for run in scored)
+    def gain(config: LaneConfig, prompt: str, scored: list[int]) -> float:
+        return median_low(rates[config, prompt, run] / rates[BASELINE, prompt, run] for run in scored)
 
     shares = {}
     for prompt in dict.fromkeys(prompt for _, prompt, _ in rates):
-        if any((entrant, prompt, run) not in rates for entrant in (BASELINE, auto, *fixed) for run in runs):
+        if any((config, prompt, run) not in rates for config in (BASELINE, auto, *fixed) for run in runs):
             continue
-        best = max(fixed, key=lambda entrant: gain(entrant, prompt, runs[::2]))
+        best = max(fixed, key=lambda config: gain(config, prompt, runs[::2]))
         shares[prompt] = gain(auto, prompt, runs[1::2]) / gain(best, prompt, runs[1::2])
     return shares
 
@@ -170,14 +170,14 @@ def _pool(trials: Iterable[Trial]) -> Metrics:
     return pool(trial.metrics for trial in trials)
 
 
-def _place(entrant: LaneConfig) -> tuple[int, float]:
+def _place(config: LaneConfig) -> tuple[int, float]:
     names = list(dict.fromkeys(lane.name for lane in LANES))
-    gamma = -1 if entrant.gamma is None else entrant.gamma
-    return names.index(entrant.lane), gamma if isinstance(gamma, int) else float("inf")
+    gamma = -1 if config.gamma is None else config.gamma
+    return names.index(config.lane), gamma if isinstance(gamma, int) else float("inf")
 
 
 def summary_rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """A row for each category and entrant, then a row for each entrant over all. Plain numbers by column name."""
+    """A row for each category and config, then a row for each config over all. Plain numbers by column name."""
     categories = list(dict.fromkeys(trial.category for trial in trials))
     groups = [(c, [t for t in trials if t.category == c]) for c in categories]
     if len(categories) > 1:
@@ -196,7 +196,7 @@ def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
 
 
 def summary_figures(summary: Summary) -> dict[str, Any]:
-    """An entrant's figures over its runs: plain numbers by column name."""
+    """A config's figures over its runs: plain numbers by column name."""
     gains, rates = summary.gains, summary.rates
     return {
         "lane": summary.lane,

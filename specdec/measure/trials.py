@@ -1,7 +1,7 @@
-"""Runs the trials of a plan: prompts x entrants x runs, one call after another.
+"""Runs the trials of a plan: prompts x configs x runs, one call after another.
 
-Each run measures every entrant on every prompt. The order rotates, so that changes of the machine's speed affect all
-entrants alike.
+Each run measures every config on every prompt. The order rotates, so that changes of the machine's speed affect all
+configs alike.
 """
 
 from __future__ import annotations
@@ -26,46 +26,46 @@ def trials(
 ) -> Generator[Trial | None, None, None]:
     """Run the calls of a plan that are not ``done``. Yield each call when it ends, and None in between to allow a stop.
 
-    ``prompts`` are the names of the prompts to run; None for all. Every entrant is warmed up first. What the engine
+    ``prompts`` are the names of the prompts to run; None for all. Every config is warmed up first. What the engine
     refuses is raised before anything runs.
     """
     plan.chosen.check(pair.tokenizer)
     steps = [
-        (run, item, entrant)
-        for run, item, entrant in plan.steps()
-        if (run, item.name, *entrant) not in done and (prompts is None or item.name in prompts)
+        (run, item, config)
+        for run, item, config in plan.steps()
+        if (run, item.name, *config) not in done and (prompts is None or item.name in prompts)
     ]
     # Every length is checked on one prompt, and every prompt on one length of each lane. Our loop counts as a lane
     # here, because without a draft its context may be longer.
-    one_each = {entrant.key: entrant for entrant in plan.entrants}.values()
+    one_each = {config.key: config for config in plan.configs}.values()
     requests: dict[str, Request] = {}
     for item in plan.prompts:
         try:
             request = make_request(pair, item.message(pair.tokenizer), plan.params)
         except SpecdecError as error:
             raise type(error)(f"Prompt {item.name!r}: {error}") from error
-        for entrant in one_each if requests else plan.entrants:
+        for config in one_each if requests else plan.configs:
             try:
-                start(request, entrant)
+                start(request, config)
             except SpecdecError as error:
-                raise type(error)(f"Prompt {item.name!r}, lane {entrant.lane}: {error}") from error
+                raise type(error)(f"Prompt {item.name!r}, lane {config.lane}: {error}") from error
         requests[item.name] = request
 
     first_seed = plan.params.seed or 0  # a plan always has one
 
     def run_steps() -> Generator[Trial | None, None, None]:
-        for entrant in plan.entrants if steps else ():
-            for _ in driven(warm_up(requests[steps[0][1].name], entrant), INTERVAL):
+        for config in plan.configs if steps else ():
+            for _ in driven(warm_up(requests[steps[0][1].name], config), INTERVAL):
                 yield None
-        for run, item, entrant in steps:
+        for run, item, config in steps:
             request = requests[item.name].with_params(seed=(first_seed + run) % 2**63)
             events: list[Event] = []
-            for batch in driven(start(request, entrant), INTERVAL):
+            for batch in driven(start(request, config), INTERVAL):
                 events += batch
                 yield None
             result = collect(events)
             assert result.metrics is not None  # a lane that has ended has written a token
-            lane, gamma = entrant
+            lane, gamma = config
             yield Trial(
                 run=run,
                 prompt=item.name,

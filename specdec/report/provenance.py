@@ -129,7 +129,7 @@ def machine_columns(about: About) -> dict[str, Any]:
 
 def _gammas(plan: Plan) -> list[Any]:
     """Every draft length of the plan, numbers first."""
-    found = {gamma for _, gamma in plan.entrants if gamma is not None}
+    found = {gamma for _, gamma in plan.configs if gamma is not None}
     return sorted(found, key=lambda gamma: (not isinstance(gamma, int), gamma if isinstance(gamma, int) else 0))
 
 

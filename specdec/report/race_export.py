@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from specdec.events import Finished, SamplingParams
-from specdec.lanes.table import entrants_of_race
+from specdec.lanes.table import race_configs
 from specdec.measure.metrics import compute_metrics
 from specdec.measure.plan import Trial
 from specdec.measure.prompts import message_of
@@ -53,10 +53,10 @@ class FinishedRace:
     @property
     def trials(self) -> list[Trial]:
         """Each lane of each run as a call of a measurement."""
-        entrants, found = entrants_of_race(self.lanes, self.gamma), []
+        configs, found = race_configs(self.lanes, self.gamma), []
         for number, lanes in enumerate(self.runs):
             for key, events in lanes.items():
-                figures, (lane, gamma) = compute_metrics(events), entrants[key]
+                figures, (lane, gamma) = compute_metrics(events), configs[key]
                 assert figures is not None  # a lane that has ended has written a token
                 found.append(
                     Trial(
@@ -76,7 +76,7 @@ class FinishedRace:
 
 def race_recording(race: FinishedRace) -> str:
     """The recording of all runs, which the page opens."""
-    keys, recorder = list(entrants_of_race(race.lanes, race.gamma)), Recorder(race.tokenizer)
+    keys, recorder = list(race_configs(race.lanes, race.gamma)), Recorder(race.tokenizer)
     settings = link_settings(
         race.prompt, race.chat, race.gamma, race.params, race.acceptance, accept_top_k=None, lanes=race.lanes
     )

@@ -178,16 +178,16 @@ def by_place(lanes: Sequence[tuple[LaneConfig, Metrics]]) -> FigureTable | None:
 
     Nothing is known of results from a link.
     """
-    known = [(entrant, lane) for entrant, lane in lanes if lane.tested_at and lane.tested_at[0]]
+    known = [(config, lane) for config, lane in lanes if lane.tested_at and lane.tested_at[0]]
     if not known:
         return None
     most = max(len(lane.tested_at) for _, lane in known)
     rows = []
-    for entrant, lane in known:
+    for config, lane in known:
         pairs = zip(lane.tested_at, lane.kept_at, strict=True)
         shares = [_share(kept, tested) for tested, kept in pairs]
-        gamma = "" if entrant.gamma is None else str(entrant.gamma)
-        rows.append([entrant.row.label, gamma, *shares, *[""] * (most - len(shares))])
+        gamma = "" if config.gamma is None else str(config.gamma)
+        rows.append([config.row.label, gamma, *shares, *[""] * (most - len(shares))])
     columns = ["Lane", "\u03b3", *(f"guess {at}" for at in range(1, most + 1))]
     return FigureTable(KEPT, columns, rows, range(1, len(columns)))
 

@@ -93,12 +93,12 @@ def _decode_endpoint(jobs: JobQueue, limits: Limits) -> Callable[..., AsyncItera
                 ignore_eos,
             )  # fmt: skip
             limits.take(params.max_new_tokens, stop=params.stop)
-            entrant, message = row_of(lane).entrant(gamma), message_of(prompt, chat)
+            config, message = row_of(lane).config(gamma), message_of(prompt, chat)
             task = Task(
-                partial(_decoded, prompt=message, params=params, entrant=entrant, seconds=limits.seconds),
+                partial(_decoded, prompt=message, params=params, config=config, seconds=limits.seconds),
                 max_new_tokens,
             )
-            settings = {"prompt": prompt, "chat": chat, "lane": lane, "gamma": entrant.gamma} | asdict(params)
+            settings = {"prompt": prompt, "chat": chat, "lane": lane, "gamma": config.gamma} | asdict(params)
             job = Job("decode", task.tokens, partial(_decode, prompt=message, params=params, task=task, limits=limits))
             async with aclosing(followed(jobs, request, replace(job, settings=settings))) as steps:
                 async for lines in steps:
@@ -199,9 +199,9 @@ def _decode(
                 return
 
 
-def _decoded(pair: Pair, prompt: Prompt, params: SamplingParams, entrant: LaneConfig, seconds: float | None) -> Batches:
-    for batch in driven(start(make_request(pair, prompt, params), entrant), interval=0.08, max_seconds=seconds):
-        yield [named(event, entrant) for event in batch]
+def _decoded(pair: Pair, prompt: Prompt, params: SamplingParams, config: LaneConfig, seconds: float | None) -> Batches:
+    for batch in driven(start(make_request(pair, prompt, params), config), interval=0.08, max_seconds=seconds):
+        yield [named(event, config) for event in batch]
 
 
 def _said(limits: Limits) -> str:

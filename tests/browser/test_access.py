@@ -6,7 +6,7 @@ import pytest
 from pairwise import few
 
 from browser.conftest import ask, go_to, open_page, run, unfold, visit
-from specdec.lanes.table import entrants_of
+from specdec.lanes.table import lane_configs
 from specdec.ui.tabs import best_gamma
 
 pytestmark = pytest.mark.xdist_group("browser access")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("browser access")
 def test_no_serious_accessibility_fault(browser, address, theme: str, width: int, monkeypatch):
     """With every fold and the Share menu open, after a sampled race with further lanes."""
     axe_module = pytest.importorskip("axe_playwright_python.sync_playwright")
-    monkeypatch.setattr(best_gamma, "ENTRANTS", entrants_of(("generate", "speculative"), (0, 3, "auto")))
+    monkeypatch.setattr(best_gamma, "CONFIGS", lane_configs(("generate", "speculative"), (0, 3, "auto")))
     with visit(browser, address, viewport={"width": width, "height": 900}, color_scheme=theme) as page:
         open_page(page, address, f"?__theme={theme}")
         unfold(page, "#sd-more")

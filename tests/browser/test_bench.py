@@ -10,7 +10,7 @@ import pytest
 from browser.conftest import go_to, resize, text, unfold
 from browser.test_measuring import finish, give, save, set_number
 from specdec.events import SamplingParams
-from specdec.lanes.table import entrants_of
+from specdec.lanes.table import lane_configs
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
 from specdec.measure.results.file import ResultsText
@@ -62,8 +62,8 @@ def measured(slot, tmp_path_factory) -> list[Path]:
     """Two results files of the page's own pair, at different draft lengths."""
     folder, found = tmp_path_factory.mktemp("measured"), []
     for tokens in (32, 40):
-        entrants = entrants_of(("generate", "speculative", "speculative:0"), (3,))
-        plan = Plan((PromptItem("one", "story", "Once upon"),), entrants, SamplingParams(tokens, seed=0), 1)
+        configs = lane_configs(("generate", "speculative", "speculative:0"), (3,))
+        plan = Plan((PromptItem("one", "story", "Once upon"),), configs, SamplingParams(tokens, seed=0), 1)
         found.append(folder / f"of{tokens}.results.jsonl")
         found[-1].write_text(ResultsText(slot.pair, plan).write(filter(None, trials(slot.pair, plan))))
     return found

@@ -10,7 +10,7 @@ import pytest
 
 from browser.conftest import WAIT, ask, go_to, open_page, run, settle, text, unfold, visit
 from browser.test_measuring import finish, save, set_number
-from specdec.lanes.table import entrants_of
+from specdec.lanes.table import lane_configs
 from specdec.measure import sweep
 from specdec.ui.tabs import best_gamma, measurement
 
@@ -23,9 +23,9 @@ KEYS = {"Best gamma": "gamma", "Benchmark": "bench", "Lossless?": "lossless"}
 @pytest.fixture
 def short_sweep(monkeypatch) -> None:
     """A sweep of few draft lengths, which takes seconds."""
-    few = entrants_of(("generate", "speculative"), (0, 2, 4, "auto"))
-    monkeypatch.setattr(best_gamma, "ENTRANTS", few)
-    assert few != sweep.ENTRANTS
+    few = lane_configs(("generate", "speculative"), (0, 2, 4, "auto"))
+    monkeypatch.setattr(best_gamma, "CONFIGS", few)
+    assert few != sweep.CONFIGS
 
 
 def shown(page, key: str) -> tuple[str, list[str]]:
@@ -87,7 +87,7 @@ POINTS = """() => {
 def test_a_sweep_travels_as_a_link_and_as_a_file(page, browser, address, tmp_path, short_sweep, monkeypatch):
     """In a fresh profile the same verdict and table, marked as from a link or a file; nothing runs.
 
-    While it is measured, a call is drawn as soon as it was measured, before all entrants have run. The measurement
+    While it is measured, a call is drawn as soon as it was measured, before all configs have run. The measurement
     waits for that here.
     """
     monkeypatch.setattr(measurement, "CHART_EVERY", 0.0)

@@ -51,10 +51,10 @@ def measured(monkeypatch, tmp_path) -> list[str]:
 
     def found(pair, plan, path):
         (item,) = plan.prompts
-        return [trial(0, entrant, LANES[entrant], item.name, item.category) for entrant in plan.entrants]
+        return [trial(0, config, LANES[config], item.name, item.category) for config in plan.configs]
 
     monkeypatch.setattr(bench, "run_plan_distributed", found)
-    options = ["--tokens", "64", "--runs", "1", "--gammas", "5", "--lanes", *(entrant.key for entrant in LANES)]
+    options = ["--tokens", "64", "--runs", "1", "--gammas", "5", "--lanes", *(config.key for config in LANES)]
     return ["bench", "--device", "cpu", "--prompts", str(tmp_path / "set γ.jsonl"), *options]
 
 
@@ -160,7 +160,7 @@ def test_a_comparison_is_exported(measured, tmp_path, monkeypatch) -> None:
 
     def kept(pair, plan, path):
         (item,) = plan.prompts
-        found = [trial(0, entrant, LANES[entrant], item.name, item.category) for entrant in plan.entrants]
+        found = [trial(0, config, LANES[config], item.name, item.category) for config in plan.configs]
         results.append(ResultsText(pair, plan).write(found))
         return found
 

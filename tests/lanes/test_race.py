@@ -14,7 +14,7 @@ import specdec
 from specdec.engine.policy import Fixed
 from specdec.errors import NotNumbers
 from specdec.lanes.race import race
-from specdec.lanes.table import DEFAULT_KEYS, LANES, LOOP, Lane, LaneConfig, entrants_of, entrants_of_race
+from specdec.lanes.table import DEFAULT_KEYS, LANES, LOOP, Lane, LaneConfig, lane_configs, race_configs
 from specdec.report.recording import Recorder, read_recording
 
 PROMPT = "Once upon a time"
@@ -59,22 +59,22 @@ def test_every_lane_runs_under_its_own_name(pair) -> None:
 
 def test_at_gamma_0_the_loop_runs_once(pair) -> None:
     """Speculative decoding at gamma 0 is our loop without a draft, so it runs once."""
-    assert list(entrants_of_race(KEYS[:3], 0)) == ["generate", "speculative"]
+    assert list(race_configs(KEYS[:3], 0)) == ["generate", "speculative"]
     assert len(lanes_of(pair, lanes=KEYS[:3], gamma=0)) == 2
 
 
 @pytest.mark.parametrize("gamma", [0, Fixed(0)])
 def test_at_gamma_0_a_lane_under_another_name_is_left_out(pair, gamma) -> None:
     """Prompt lookup at gamma 0 is our loop again, so it is left out unless it is the only lane."""
-    assert list(entrants_of_race(KEYS, gamma)) == [
+    assert list(race_configs(KEYS, gamma)) == [
         "generate",
         "speculative",
         "assisted",
         "transformers-lookup",
         "draft-alone",
     ]
-    assert list(entrants_of_race(("prompt-lookup", LOOP.key, "speculative"), gamma)) == ["speculative"]
-    assert list(entrants_of_race(("generate", "prompt-lookup"), gamma)) == ["generate", "prompt-lookup"]
+    assert list(race_configs(("prompt-lookup", LOOP.key, "speculative"), gamma)) == ["speculative"]
+    assert list(race_configs(("generate", "prompt-lookup"), gamma)) == ["generate", "prompt-lookup"]
     assert len(lanes_of(pair, lanes=(*DEFAULT_KEYS, "prompt-lookup"), gamma=gamma)) == 2
 
 
@@ -135,10 +135,10 @@ def test_a_pair_without_a_draft_model_has_no_draft_alone(pair) -> None:
 
 def test_lanes_run_only_at_lengths_that_they_take() -> None:
     """In a benchmark gamma 0 is the loop for every lane, and lanes with fixed lengths take no auto."""
-    assert entrants_of(["generate", "speculative", "assisted"], [0, 4, "auto"]) == (
+    assert lane_configs(["generate", "speculative", "assisted"], [0, 4, "auto"]) == (
         ("generate", None), ("speculative", 4), ("speculative", "auto"), ("assisted", 4), LOOP,
     )  # fmt: skip
-    assert [entrant.label for entrant in (LOOP, LaneConfig("speculative", 4), LaneConfig("generate"))] == [
+    assert [config.label for config in (LOOP, LaneConfig("speculative", 4), LaneConfig("generate"))] == [
         "Our loop, \u03b3 0", "Speculative, \u03b3 4", "Plain",
     ]  # fmt: skip
 
@@ -165,7 +165,7 @@ def test_a_lane_is_one_row(pair, request) -> None:
     assert '"label": "Toy lane"' in _lane_rows()
 
     plan = Plan(
-        (PromptItem("a", "a", PROMPT),), entrants_of(["generate", "toy"], [2]), replace(PARAMS, max_new_tokens=32), 1
+        (PromptItem("a", "a", PROMPT),), lane_configs(["generate", "toy"], [2]), replace(PARAMS, max_new_tokens=32), 1
     )
     found = [trial for trial in trials(pair, plan) if trial]
     assert [(row["lane"], row["same_text"]) for row in summary_rows(found)] == [("generate", 1), ("toy", 1)]

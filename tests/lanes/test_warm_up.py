@@ -27,10 +27,10 @@ def new_pair(scale: float = 0.02, eos: int | list[int] | None = None) -> specdec
     return specdec.Pair(target, noisy_copy(target, 1, scale), byte_tokenizer())
 
 
-def rows_of(pair: specdec.Pair, entrant: LaneConfig, params: specdec.SamplingParams = LONG, **asked):
+def rows_of(pair: specdec.Pair, config: LaneConfig, params: specdec.SamplingParams = LONG, **asked):
     """How many tokens each pass of the target and of the draft was fed."""
     with count_passes(pair.target) as target, count_passes(pair.draft.model) as draft:
-        events = list(warm_up(make_request(pair, prompt_of(PROMPT), params), entrant, **asked))
+        events = list(warm_up(make_request(pair, prompt_of(PROMPT), params), config, **asked))
     assert rounds_of(events)
     return target, draft
 
@@ -75,9 +75,9 @@ def test_on_a_cpu_the_longest_drafts_are_left_out() -> None:
     assert target == [PROMPT, 1, *range(WARM_UP_GAMMA + 1, 1, -1)]
 
 
-@pytest.mark.parametrize("entrant", [LOOP, LaneConfig("generate")])
-def test_a_lane_without_a_draft_writes_a_few_tokens(entrant: LaneConfig) -> None:
-    target, draft = rows_of(new_pair(), entrant)
+@pytest.mark.parametrize("config", [LOOP, LaneConfig("generate")])
+def test_a_lane_without_a_draft_writes_a_few_tokens(config: LaneConfig) -> None:
+    target, draft = rows_of(new_pair(), config)
     assert target == [PROMPT, *[1] * (WARM_UP_TOKENS - 1)] and not draft
 
 
@@ -95,11 +95,11 @@ def test_the_graph_engine_captures_every_step_of_a_fixed_length_in_it(monkeypatc
     monkeypatch.setattr(GraphEngine, "run", noted)
     pair = dataclasses.replace(new_pair(), engine="graph")
     request = make_request(pair, prompt_of(PROMPT), specdec.SamplingParams(max_new_tokens=100))
-    for entrant in (LaneConfig("speculative", 3), LOOP):
-        list(warm_up(request, entrant))
+    for config in (LaneConfig("speculative", 3), LOOP):
+        list(warm_up(request, config))
         ((engine, _), *_) = seen
         captured, seen[:] = {tuple(key) for _, *key in engine._graphs}, []
-        list(start(request, entrant))
+        list(start(request, config))
         assert {id(used) for used, _ in seen} == {id(engine)}
         assert {key for _, key in seen if key is not None} <= captured
         seen.clear()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from specdec.errors import SpecdecError
 from specdec.events import SamplingParams
-from specdec.lanes.table import entrants_of
+from specdec.lanes.table import lane_configs
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem, read_prompts
 from specdec.measure.results.file import ResultsFile
@@ -171,7 +171,7 @@ async def _ask(web: Web, function: int, data: Any, forwarded: str | None) -> Hea
 
 def _loaders(report: Report, folder: Path, alone: Alone) -> None:
     """Read files and links of a stranger in this process: each is accepted, or refused in a sentence."""
-    plan = Plan((PromptItem("a", "a", "Once"),), entrants_of(["generate"], [2]), SamplingParams(32, seed=0), 1)
+    plan = Plan((PromptItem("a", "a", "Once"),), lane_configs(["generate"], [2]), SamplingParams(32, seed=0), 1)
     with gr.Blocks():
         panel = RaceForm(PUBLIC)
     results = folder / "x.results.jsonl"

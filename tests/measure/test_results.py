@@ -12,7 +12,7 @@ import pytest
 from judged import PAIR, drafting, loop, plain, plan, trial
 
 import specdec
-from specdec.lanes.table import BASELINE, LOOP, entrants_of
+from specdec.lanes.table import BASELINE, LOOP, lane_configs
 from specdec.measure.metrics import in_microseconds
 from specdec.measure.results import format as kept
 from specdec.measure.results.format import Results, figures_only, read_results
@@ -24,7 +24,7 @@ from specdec.report.sweep import sweep_rows
 from specdec.report.sweep_verdict import overall
 
 STOP = "confidence:0.4"
-LANES = entrants_of(("generate", "speculative", "assisted"), (0, 3, "auto", STOP))
+LANES = lane_configs(("generate", "speculative", "assisted"), (0, 3, "auto", STOP))
 ABOUT = {
     "version": 3, "at": 1.7e9, "pair": PAIR | {"draft": PAIR["draft"] | {"text": "d"}, "context": 512},
     "machine": {"cpu": "A processor", "cores": 2, "threads": 1, "device": "cpu"}, "versions": {"torch": "2.13.0"},
@@ -35,14 +35,14 @@ def results(runs: int = 2, prompts: tuple[str, ...] = ("a", "b"), left_out: int 
     """Trials computed from given numbers, with seconds as a measurement stores them."""
     asked = plan(LANES, runs, prompts)
     made = []
-    for run, item, entrant in asked.steps():
+    for run, item, config in asked.steps():
         seconds = 0.0123456 * (1 + run / 7)
-        if entrant == BASELINE:
+        if config == BASELINE:
             events = plain(seconds)
         else:
-            events = loop(seconds) if entrant == LOOP else drafting(3, (3, 1, 2), seconds / 9, seconds, 0.001)
-        found = trial(run, entrant, events, item.name)
-        if entrant.lane == "assisted":  # it does not report its guesses
+            events = loop(seconds) if config == LOOP else drafting(3, (3, 1, 2), seconds / 9, seconds, 0.001)
+        found = trial(run, config, events, item.name)
+        if config.lane == "assisted":  # it does not report its guesses
             unknown = dict.fromkeys(("accepted", "rejected", "discarded", "draft_seconds", "verify_seconds"))
             found = replace(found, metrics=replace(found.metrics, **unknown))
         made.append(replace(found, metrics=in_microseconds(found.metrics)))
@@ -53,7 +53,7 @@ def text_of(found: Results) -> str:
     """A file of these results."""
     asked = found.plan
     head = found.about | {
-        "weights": "0", "prompts": [asdict(item) for item in asked.prompts], "entrants": asked.entrants,
+        "weights": "0", "prompts": [asdict(item) for item in asked.prompts], "configs": asked.configs,
         "runs": asked.runs, "params": asdict(asked.params), "chosen": asdict(asked.chosen),
     }  # fmt: skip
     return "".join(json.dumps(line) + "\n" for line in [{"results": head}, *map(asdict, found.trials)])
@@ -121,12 +121,12 @@ def _set(path: str, value: Any):
         (_set("machine", None), "its field 'machine' cannot be read"),
         (_set("prompts", []), "its field 'prompts' cannot be read"),
         (_set("prompts.0.name", "b"), "names a lane or a prompt twice"),
-        (_set("entrants", [["generate", None], ["nothing", 5]]), "There is no lane 'nothing'"),
-        (_set("entrants", [["generate", 5]]), "its lane generate has a draft length"),
-        (_set("entrants", [["speculative", None]]), "its lane speculative has no draft length"),
-        (_set("entrants", [["speculative", 99]]), "gamma is 99; give"),
-        (_set("entrants", [["speculative", "confidence:2"]]), "least_confidence is 2.0"),
-        (_set("entrants", [["speculative", "<img>"]]), "gamma is '<img>'"),
+        (_set("configs", [["generate", None], ["nothing", 5]]), "There is no lane 'nothing'"),
+        (_set("configs", [["generate", 5]]), "its lane generate has a draft length"),
+        (_set("configs", [["speculative", None]]), "its lane speculative has no draft length"),
+        (_set("configs", [["speculative", 99]]), "gamma is 99; give"),
+        (_set("configs", [["speculative", "confidence:2"]]), "least_confidence is 2.0"),
+        (_set("configs", [["speculative", "<img>"]]), "gamma is '<img>'"),
         (_set("runs", 10**9), "plans more than 100,000 calls"),
         (_set("runs", True), "its field 'runs' cannot be read"),
         (_set("params.max_new_tokens", 10**9), "more than 1,000,000 tokens"),

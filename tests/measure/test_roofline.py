@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import specdec
 from specdec.forward.lean_check import lean_model
-from specdec.lanes.table import entrants_of
+from specdec.lanes.table import lane_configs
 from specdec.measure import roofline as limits
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
@@ -130,8 +130,8 @@ def test_the_record_of_a_benchmark(known_rates) -> None:
     target = shared_tiny("llama", layers=3)
     pair = specdec.Pair(target=target, draft=noisy_copy(target, scale=0.006), tokenizer=byte_tokenizer())
     params = specdec.SamplingParams(max_new_tokens=32, seed=0, ignore_eos=True)
-    entrants = entrants_of(("generate", "speculative", "assisted"), (0, 3, "auto"))
-    plan = Plan((PromptItem("one", "a", "Once upon a time"),), entrants, params, 1)
+    configs = lane_configs(("generate", "speculative", "assisted"), (0, 3, "auto"))
+    plan = Plan((PromptItem("one", "a", "Once upon a time"),), configs, params, 1)
     found = limit_of(pair)
     record = limit_record(found, pair, plan, list(filter(None, trials(pair, plan))))
     assert [(row["lane"], row["gamma"]) for row in record["rows"]] == [
@@ -151,8 +151,8 @@ def test_a_draft_that_guesses_less_than_gamma_is_held_to_what_it_guessed(known_r
     """Where prompt lookup finds nothing a pass reads one row, and the limit must not count gamma + 1."""
     pair = specdec.Pair(target=shared_tiny("llama", layers=3), draft=specdec.PromptLookup(), tokenizer=byte_tokenizer())
     params = specdec.SamplingParams(max_new_tokens=32, seed=0, ignore_eos=True)
-    entrants = entrants_of(("generate", "speculative"), (8,))
-    plan = Plan((PromptItem("one", "a", "Once upon a time"),), entrants, params, 1)
+    configs = lane_configs(("generate", "speculative"), (8,))
+    plan = Plan((PromptItem("one", "a", "Once upon a time"),), configs, params, 1)
     found, run = limit_of(pair), list(filter(None, trials(pair, plan)))
     metrics = next(trial.metrics for trial in run if trial.gamma == 8)
     assert 0 < metrics.drafted < 8 * metrics.target_passes

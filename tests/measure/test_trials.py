@@ -22,7 +22,7 @@ from programs import specdec_command, started
 
 import specdec
 from benchmarks.driven_over_direct import driven_over_direct
-from specdec.lanes.table import entrants_of
+from specdec.lanes.table import lane_configs
 from specdec.measure import prompts
 from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Plan, Trial
@@ -36,7 +36,7 @@ from specdec.ui.tabs.measurement import Measurement
 ROOT = Path(specdec.__file__).parent.parent
 ITEMS = (PromptItem("one", "story", "Once upon a time"), PromptItem("two", "code", "def push(self"))
 PARAMS = specdec.SamplingParams(max_new_tokens=32, ignore_eos=True)
-ENTRANTS = entrants_of(("generate", "speculative"), (0, 2, 5))
+CONFIGS = lane_configs(("generate", "speculative"), (0, 2, 5))
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def pair() -> specdec.Pair:
 
 
 def plan(**changes) -> Plan:
-    return Plan(**{"prompts": ITEMS, "entrants": ENTRANTS, "params": PARAMS, "runs": 2} | changes)
+    return Plan(**{"prompts": ITEMS, "configs": CONFIGS, "params": PARAMS, "runs": 2} | changes)
 
 
 def timeless(trial: Trial) -> tuple:
@@ -58,21 +58,21 @@ def timeless(trial: Trial) -> tuple:
 
 
 def test_every_call_of_a_plan_once_and_the_order_rotates(pair) -> None:
-    """Every prompt, entrant and run is called once.
+    """Every prompt, config and run is called once.
 
-    Greedy texts equal plain generate's, and no entrant is always first.
+    Greedy texts equal plain generate's, and no config is always first.
     """
     found = list(filter(None, trials(pair, plan())))
     assert len(found) == len(plan()) == 2 * 2 * 4 and len({trial.key for trial in found}) == len(found)
     assert {trial.prompt: trial.token_ids for trial in found}.keys() == {"one", "two"}
     for name in ("one", "two"):
         assert len({trial.token_ids for trial in found if trial.prompt == name}) == 1
-    firsts = [trial.entrant for place, trial in enumerate(found) if place % 4 == 0]
+    firsts = [trial.config for place, trial in enumerate(found) if place % 4 == 0]
     assert len(set(firsts)) > 1
 
 
-def test_entrants_have_only_lengths_that_they_take() -> None:
-    assert entrants_of(("generate", "speculative", "assisted"), (0, 3, "auto")) == (
+def test_configs_have_only_lengths_that_they_take() -> None:
+    assert lane_configs(("generate", "speculative", "assisted"), (0, 3, "auto")) == (
         ("generate", None), ("speculative", 3), ("speculative", "auto"), ("assisted", 3), ("speculative", 0),
     )  # fmt: skip
 

@@ -92,7 +92,7 @@ def test_the_json_holds_everything(plan) -> None:
     assert found["params"]["temperature"] == 0.7 and found["params"]["seed"] == 3
     assert found["chosen"] == {"name": "questions.jsonl", "first": 1, "chat": True}
     assert found["prompts"] == [{"name": "a", "category": "c", "prompt": "Who?", "chat": True}]
-    assert ["speculative", "auto"] in found["entrants"] and len(found["trials"]) == 3
+    assert ["speculative", "auto"] in found["configs"] and len(found["trials"]) == 3
     assert {row["lane"] for row in found["rows"]} == {"generate", "speculative"}
 
 

@@ -18,9 +18,9 @@ def test_a_point_a_category_at_the_best_length_over_all_prompts() -> None:
     for category, kept in (("a", (4,)), ("b", (4, 1))):
         runs = [(BASELINE, plain(1.0)), (LOOP, loop(1.0)), (FAST, drafting(4, kept, 0.09, 1.8))]
         runs += [(SLOW, drafting(8, kept, 0.09, 1.8, 5.0))]
-        found += [trial(0, entrant, events, category, category) for entrant, events in runs]
+        found += [trial(0, config, events, category, category) for config, events in runs]
     one, other = points(found)
-    assert (one.label, other.label) == ("a", "b") and one.entrant == other.entrant == FAST
+    assert (one.label, other.label) == ("a", "b") and one.config == other.config == FAST
     assert one.c == pytest.approx(0.1) == other.c and one.alpha == 1 and other.alpha == pytest.approx(5 / 6, abs=0.02)
     assert one.speculation > other.speculation > 1
     assert measured_growth(found) == pytest.approx(2.0, abs=0.05)

@@ -158,9 +158,9 @@ def test_race_sweep_benchmark_and_command_line_agree() -> None:
     kinds = set()
     for number, case in enumerate(GRID):
         gamma, runs = case[1], runs_of(case)
-        entrants = {BASELINE.key: BASELINE, LOOP.key: LOOP, "speculative": LaneConfig("speculative", gamma)}
-        trials = [trial(at, entrants[key], events) for at, run in enumerate(runs) for key, events in run.items()]
-        asked = plan(tuple(entrants[key] for key in runs[0]), len(runs))
+        configs = {BASELINE.key: BASELINE, LOOP.key: LOOP, "speculative": LaneConfig("speculative", gamma)}
+        trials = [trial(at, configs[key], events) for at, run in enumerate(runs) for key, events in run.items()]
+        asked = plan(tuple(configs[key] for key in runs[0]), len(runs))
         race, many = race_verdict(runs), overall(trials, asked)
         judged = many.judgement
         kinds.add((judged.kind, judged.reason))

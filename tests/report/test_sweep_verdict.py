@@ -15,13 +15,13 @@ from specdec.closed_forms import expected_speedup
 from specdec.forward.engine import EagerEngine
 from specdec.forward.lean import LeanForward
 from specdec.forward.lean_check import lean_model
-from specdec.lanes.table import BASELINE, LOOP, LaneConfig, entrants_of
+from specdec.lanes.table import BASELINE, LOOP, LaneConfig, lane_configs
 from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import Metrics, compute_metrics, no_clear_difference, pool
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem
 from specdec.measure.summary import auto_share, fastest, find, share_of, summarise, summary_rows
-from specdec.measure.sweep import ENTRANTS
+from specdec.measure.sweep import CONFIGS
 from specdec.measure.trials import trials
 from specdec.report import sentences
 from specdec.report.benchmark import against_assisted, summary_cells
@@ -51,9 +51,9 @@ def trial(run: int, prompt: str, name: str, gamma, metrics: Metrics, ids=(1, 2, 
 
 def judged(found: list[Trial], runs: int = 0) -> Overall:
     """The outcome of a plan with only these trials."""
-    entrants = tuple(dict.fromkeys(t.entrant for t in found))
+    configs = tuple(dict.fromkeys(t.config for t in found))
     prompts = tuple(PromptItem(name, "c", name) for name in dict.fromkeys(t.prompt for t in found))
-    return overall(found, Plan(prompts, entrants, specdec.SamplingParams(64), runs or 1 + max(t.run for t in found)))
+    return overall(found, Plan(prompts, configs, specdec.SamplingParams(64), runs or 1 + max(t.run for t in found)))
 
 
 GENERATE = lane(100, 100, 0.0, 0.0, 1.1)
@@ -131,9 +131,9 @@ def test_a_summary_compares_within_a_run_and_survives_a_hiccup() -> None:
         trial(7, "a", "speculative", 4, DRAFTED),
     ]  # fmt: skip
     summaries = summarise(found)
-    assert [s.entrant for s in summaries] == [BASELINE, LOOP, ("speculative", 4)]
+    assert [s.config for s in summaries] == [BASELINE, LOOP, ("speculative", 4)]
     loop, drafted = summaries[1:]
-    assert loop.gains == pytest.approx([1.1, 1.1]), "only what all entrants have run is compared"
+    assert loop.gains == pytest.approx([1.1, 1.1]), "only what all configs have run is compared"
     assert drafted.gains == pytest.approx([1.1 / 0.63] * 2)
     whole = find(summarise([t for t in found if t.gamma != 4]), LOOP)
     assert [round(gain, 3) for gain in whole.gains] == [1.1, round(2.2 / 10, 3), 1.1]
@@ -155,9 +155,9 @@ def test_a_length_that_does_not_pay_is_said_with_what_the_loop_does() -> None:
 
 def test_an_early_stop_names_no_winner() -> None:
     """Until every length has run on every prompt, no winner is named, only the number of calls."""
-    entrants = (BASELINE, LOOP, LaneConfig("speculative", 4), LaneConfig("speculative", "auto"))
-    plan = Plan((PromptItem("a", "c", "a"), PromptItem("b", "c", "b")), entrants, specdec.SamplingParams(64), 2)
-    every = [trial(run, item.name, *entrant, DRAFTED) for run, item, entrant in plan.steps()]
+    configs = (BASELINE, LOOP, LaneConfig("speculative", 4), LaneConfig("speculative", "auto"))
+    plan = Plan((PromptItem("a", "c", "a"), PromptItem("b", "c", "b")), configs, specdec.SamplingParams(64), 2)
+    every = [trial(run, item.name, *config, DRAFTED) for run, item, config in plan.steps()]
     for made in range(len(every) + 1):
         found, share = overall(every[:made], plan), share_of(every[:made], plan)
         early = made < 8
@@ -185,7 +185,7 @@ def test_one_page_names_one_fastest_length() -> None:
     assert found.judgement.gamma == 2 and found.judgement.kind is Kind.FASTER_BY_ENGINE
     assert "γ 2, the fastest of γ 2 and 4," in found.headline
     assert "(γ 0) was faster: 1.43x" in found.headline
-    plan = Plan((PromptItem("a", "c", "a"),), tuple(t.entrant for t in ran), specdec.SamplingParams(64), 1)
+    plan = Plan((PromptItem("a", "c", "a"),), tuple(t.config for t in ran), specdec.SamplingParams(64), 1)
     assert table[marked(table, ran, plan)].gamma == 0
     pays = judged([*ran[:2], trial(0, "a", "speculative", 2, lane(100, 40, 0.1, 0.4, 0.5, (60, 30, 70)))])
     assert "was faster" not in pays.headline
@@ -196,9 +196,9 @@ def test_one_page_names_one_fastest_length() -> None:
 def test_speeds_are_compared_within_a_run() -> None:
     """Speeds are compared within a run, as two lengths differ in every run and one has no speed in the first."""
 
-    def runs_of(entrant: LaneConfig, *rates: float | None) -> list[Trial]:
+    def runs_of(config: LaneConfig, *rates: float | None) -> list[Trial]:
         at = [replace(DRAFTED, tokens_per_second=rate, decode_seconds=100 / (rate or 1e9)) for rate in rates]
-        return [trial(run, "a", *entrant, metrics) for run, metrics in enumerate(at)]
+        return [trial(run, "a", *config, metrics) for run, metrics in enumerate(at)]
 
     found = [*runs_of(BASELINE, 100, 100, 100, 100), *runs_of(LaneConfig("speculative", 4), 150, 200, 300, 400)]
     found += runs_of(LaneConfig("speculative", 5), None, 180, 270, 360)
@@ -381,7 +381,7 @@ def test_a_pair_that_cannot_pay_is_told_so_in_the_right_terms(kind: str, layers_
     pair = specdec.Pair(target=target, draft=draft, tokenizer=byte_tokenizer())
     params = specdec.SamplingParams(max_new_tokens=32, ignore_eos=True)
     plan = Plan(
-        (PromptItem("a", "a", "Once upon a time"),), entrants_of(("generate", "speculative"), (0, 6)), params, 2
+        (PromptItem("a", "a", "Once upon a time"),), lane_configs(("generate", "speculative"), (0, 6)), params, 2
     )
     found = list(filter(None, trials(pair, plan)))
     judgement = overall(found, plan).judgement
@@ -395,7 +395,7 @@ def test_a_sweep_has_a_row_a_length_and_judges_the_closed_form() -> None:
     target = shared_tiny("llama", 4, layers=3)
     pair = specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
     params = specdec.SamplingParams(max_new_tokens=48, ignore_eos=True)
-    found = list(filter(None, trials(pair, Plan((PromptItem("a", "a", "Once"),), ENTRANTS, params, 1))))
+    found = list(filter(None, trials(pair, Plan((PromptItem("a", "a", "Once"),), CONFIGS, params, 1))))
     table = sweep_rows(summarise(found))
     assert [row.gamma for row in table] == [*range(17), "auto"]
     assert table[0].predicted is None and table[-1].predicted is None

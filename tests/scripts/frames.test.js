@@ -40,15 +40,15 @@ function requireWhole(seed) {
     const text = new TokenText(raceShown().bytes, lane.started.head);
     lane.started.prompt_ids.forEach((id) => text.push(id));
     const written = lane.rounds.flatMap((round) => round.committed_ids.map((id) => text.push(id))).join("");
-    const ribbon = all(".sd-ribbon")[raceShown().begin.lanes.indexOf(lane.name)];
-    const place = LANES.includes(lane.name) ? one(`.sd-box.${lane.name} .sd-ribbon`) : ribbon;
+    const ribbon = all(".sd-ribbon")[raceShown().begin.lanes.indexOf(lane.key)];
+    const place = LANES.includes(lane.key) ? one(`.sd-box.${lane.key} .sd-ribbon`) : ribbon;
     const marks = [...place.querySelectorAll(".sd-token:not(.rejected, .discarded)")];
-    assert.equal(marks.map((mark) => mark.textContent).join(""), written, `${said}: the text of ${lane.name}`);
-    const cells = one(`.sd-stripRow.${lane.name.replace(":", "-")} canvas`).drawn.filter(([, , , y]) => y > 12);
-    assert.equal(cells.length, lane.tokens - lane.counts[0], `${said}: the strip of ${lane.name}`);
+    assert.equal(marks.map((mark) => mark.textContent).join(""), written, `${said}: the text of ${lane.key}`);
+    const cells = one(`.sd-stripRow.${lane.key.replace(":", "-")} canvas`).drawn.filter(([, , , y]) => y > 12);
+    assert.equal(cells.length, lane.tokens - lane.counts[0], `${said}: the strip of ${lane.key}`);
     if (raceShown().verdict.stopped) continue; // drawn as far as it is compared
-    const line = one(".sd-chart .sd-plot").data.find(({ name }) => name === lane.name);
-    assert.equal(line.y.at(-1), lane.tokens, `${said}: the chart of ${lane.name}`);
+    const line = one(".sd-chart .sd-plot").data.find(({ name }) => name === lane.key);
+    assert.equal(line.y.at(-1), lane.tokens, `${said}: the chart of ${lane.key}`);
   }
 }
 

@@ -34,7 +34,7 @@ class ResultsText:
 
     def __init__(self, pair: Pair, plan: Plan):
         self._plan = plan
-        self._order = {(run, item.name, *entrant): at for at, (run, item, entrant) in enumerate(plan.steps())}
+        self._order = {(run, item.name, *config): at for at, (run, item, config) in enumerate(plan.steps())}
         self._head = _head(pair, plan)
 
     @property
@@ -151,7 +151,7 @@ def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
     found |= {"pair": about["pair"] | kind, "machine": about["machine"] | kind}
     # Without sampling, the drawn seed does not matter.
     params = asdict(plan.params) | ({"seed": None} if plan.params.greedy else {})
-    asked = {"prompts": [asdict(item) for item in plan.prompts], "entrants": plan.entrants, "runs": plan.runs}
+    asked = {"prompts": [asdict(item) for item in plan.prompts], "configs": plan.configs, "runs": plan.runs}
     return found | asked | {"params": params, "chosen": asdict(plan.chosen)}
 
 

@@ -57,7 +57,7 @@ class Head(TypedDict):
     machine: MachineFacts
     versions: Annotated[dict[Name, Name], Field(max_length=20)]
     prompts: Annotated[list[PromptItem], Field(min_length=1, max_length=MOST_PROMPTS), FailFast()]
-    entrants: Annotated[list[tuple[Name, int | Name | None]], Field(min_length=1, max_length=200)]
+    configs: Annotated[list[tuple[Name, int | Name | None]], Field(min_length=1, max_length=200)]
     runs: Annotated[int, Field(ge=1, le=1000)]
     params: SamplingParams
     chosen: Choice
@@ -113,7 +113,7 @@ def checked_head(found: Any, most: int) -> tuple[About, Plan]:
         raise InvalidInput(f"its version is {version}, and this program reads version {VERSION}.")
     # Without what nobody reads, and counted before it is validated: a forged line can be long.
     found = {name: found[name] for name in Head.__required_keys__ if name in found}
-    prompts, lanes, runs = (found.get(name) for name in ("prompts", "entrants", "runs"))
+    prompts, lanes, runs = (found.get(name) for name in ("prompts", "configs", "runs"))
     if isinstance(prompts, list) and isinstance(lanes, list) and isinstance(runs, int):
         if len(prompts) > MOST_PROMPTS:
             raise InvalidInput(f"it has more than {MOST_PROMPTS:,} prompts.")
@@ -126,9 +126,9 @@ def checked_head(found: Any, most: int) -> tuple[About, Plan]:
     except ValidationError as error:
         where = error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"]
         raise InvalidInput(f"its field {where[0]!r} cannot be read.") from error
-    entrants = tuple(_entrant(lane, gamma) for lane, gamma in head["entrants"])
+    configs = tuple(_config(lane, gamma) for lane, gamma in head["configs"])
     names = {item.name for item in head["prompts"]}
-    if len(set(entrants)) < len(entrants) or len(names) < len(head["prompts"]):
+    if len(set(configs)) < len(configs) or len(names) < len(head["prompts"]):
         raise InvalidInput("it names a lane or a prompt twice.")
     if head["params"].max_new_tokens > MOST_TOKENS:
         raise InvalidInput(f"its calls have more than {MOST_TOKENS:,} tokens.")
@@ -138,7 +138,7 @@ def checked_head(found: Any, most: int) -> tuple[About, Plan]:
         "machine": head["machine"],
         "versions": head["versions"],
     }
-    return about, Plan(tuple(head["prompts"]), entrants, head["params"], head["runs"], head["chosen"])
+    return about, Plan(tuple(head["prompts"]), configs, head["params"], head["runs"], head["chosen"])
 
 
 def figures_only(results: Results) -> str:
@@ -174,7 +174,7 @@ def _shown_head(results: Results) -> dict[str, Any]:
     prompts = [{"name": item.name, "category": item.category, "prompt": ""} for item in plan.prompts]
     params = {"max_new_tokens": plan.params.max_new_tokens, "temperature": float(plan.params.temperature)}
     head: dict[str, Any] = {"version": VERSION, **results.about, "pair": _shown_pair(results.about["pair"])}
-    head |= {"prompts": prompts, "entrants": plan.entrants, "runs": plan.runs, "chosen": plan.chosen, "params": params}
+    head |= {"prompts": prompts, "configs": plan.configs, "runs": plan.runs, "chosen": plan.chosen, "params": params}
     found = HEAD.validate_json(to_json(head), strict=True)
     return from_json(HEAD.dump_json(found)) | {"params": params}
 
@@ -186,16 +186,16 @@ def _shown_pair(facts: PairFacts) -> dict[str, Any]:
     return {name: facts[name] for name in ("name", "device", "compiled")} | {"target": target, "draft": draft}
 
 
-def _entrant(lane: str, gamma: int | str | None) -> LaneConfig:
-    entrant = LaneConfig(lane, gamma)
-    if row_of(entrant.key).lengths == "none":
+def _config(lane: str, gamma: int | str | None) -> LaneConfig:
+    config = LaneConfig(lane, gamma)
+    if row_of(config.key).lengths == "none":
         if gamma is not None:
             raise InvalidInput(f"its lane {lane} has a draft length.")
     elif gamma is None:
         raise InvalidInput(f"its lane {lane} has no draft length.")
     else:
         policy_of(gamma)
-    return entrant
+    return config
 
 
 def trials_of(lines: Iterable[str], plan: Plan, name: str) -> list[Trial]:
@@ -203,7 +203,7 @@ def trials_of(lines: Iterable[str], plan: Plan, name: str) -> list[Trial]:
 
     Raises ``InvalidInput`` if too many lines are no trials of the plan.
     """
-    categories, entrants = {item.name: item.category for item in plan.prompts}, set(plan.entrants)
+    categories, configs = {item.name: item.category for item in plan.prompts}, set(plan.configs)
     found: dict[Key, Trial] = {}
     others = 0
     for text in lines:
@@ -211,7 +211,7 @@ def trials_of(lines: Iterable[str], plan: Plan, name: str) -> list[Trial]:
         if (
             trial is not None
             and trial.run in range(plan.runs)
-            and trial.entrant in entrants
+            and trial.config in configs
             and trial.category == categories.get(trial.prompt)
             and trial.greedy == plan.params.greedy
         ):

@@ -240,7 +240,7 @@ class View {
     const run = runs > 1 || made > 1 ? `Run ${made}${runs > 1 ? ` of ${runs}` : ""} \u00b7 ` : "";
     const { lane } = this.#race;
     const asked = lane.open ? ` of ${this.#race.asked}` : ""; // a lane that has ended may have written fewer tokens
-    this.stage.verdict.progress(`${run}${labelOf(lane.name)}: ${lane.tokens}${asked} tokens`, this.#race);
+    this.stage.verdict.progress(`${run}${labelOf(lane.key)}: ${lane.tokens}${asked} tokens`, this.#race);
   }
 
   #setRunning(running) {

@@ -45,7 +45,7 @@ def map_figure(points: Sequence[Point], v: float | None) -> go.Figure:
         _name_points(figure, points, most, (line, papers))
     figure.update_yaxes(title_text="Acceptance \u03b1 (% of tested guesses)", range=[0, 100], dtick=20)
     figure.update_xaxes(title_text="Cost coefficient c (draft pass / target pass)", range=[-0.02 * most, most])
-    return styled(figure, HEIGHT, legend=1 + grown + len({point.entrant for point in points}), hover="closest")
+    return styled(figure, HEIGHT, legend=1 + grown + len({point.config for point in points}), hover="closest")
 
 
 def _add_line(figure: go.Figure, line: Line, look: dict[str, Any], name: str = "", **more: Any) -> None:
@@ -56,10 +56,10 @@ def _add_line(figure: go.Figure, line: Line, look: dict[str, Any], name: str = "
 
 
 def _add_points(figure: go.Figure, points: Sequence[Point], most: float) -> None:
-    for entrant in dict.fromkeys(point.entrant for point in points):
-        found = [point for point in points if point.entrant == entrant]
-        sign = entrant.row.sign or "star"
-        colour = COLOURS[entrant.row.colour]
+    for config in dict.fromkeys(point.config for point in points):
+        found = [point for point in points if point.config == config]
+        sign = config.row.sign or "star"
+        colour = COLOURS[config.row.colour]
         figure.add_scatter(
             x=[point.c for point in found], y=[100 * point.alpha for point in found], mode="markers",
             showlegend=False, cliponaxis=False,
@@ -68,14 +68,14 @@ def _add_points(figure: go.Figure, points: Sequence[Point], most: float) -> None
                 "symbol": [sign if point.speculation >= 1 else f"{sign}-open" for point in found],
             },
             text=[
-                f"{shown(point.label)}<br>{entrant.label}<br>c {point.c:.2f}, \u03b1 {100 * point.alpha:.0f} %, "
+                f"{shown(point.label)}<br>{config.label}<br>c {point.c:.2f}, \u03b1 {100 * point.alpha:.0f} %, "
                 f"{point.speculation:.2f}x our loop at \u03b3 0"
                 for point in found
             ],
             hovertemplate="%{text}<extra></extra>",
         )  # fmt: skip
         look = {"size": 11, "color": colour, "symbol": sign}  # in the legend no mark is hollow
-        figure.add_scatter(x=[None], y=[None], mode="markers", name=entrant.label, marker=look)
+        figure.add_scatter(x=[None], y=[None], mode="markers", name=config.label, marker=look)
 
 
 def _name_points(figure: go.Figure, points: Sequence[Point], most: float, lines: Sequence[Line]) -> None:

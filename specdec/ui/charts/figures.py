@@ -132,21 +132,21 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
 
     Drawn from top to bottom, so that the categories' names are horizontal on a phone too.
     """
-    lanes = [s.entrant for s in summarise(trials) if s.gains and s.entrant != BASELINE]
+    lanes = [s.config for s in summarise(trials) if s.gains and s.config != BASELINE]
     categories, most = list(dict.fromkeys(trial.category for trial in trials)), max(1, MOST_ROWS // max(1, len(lanes)))
     groups = [(shown(c), summarise([t for t in trials if t.category == c])) for c in categories[:most]]
     if len(categories) > 1:
         groups.insert(0, ("all prompts", summarise(trials)))
     figure = go.Figure()
-    for number, entrant in enumerate(lanes):
-        found = [(at, s.gains) for at, (_, group) in enumerate(groups) if (s := find(group, entrant)) and s.gains]
+    for number, config in enumerate(lanes):
+        found = [(at, s.gains) for at, (_, group) in enumerate(groups) if (s := find(group, config)) and s.gains]
         middles = [median_low(gains) for _, gains in found]
         y = [at + 0.84 * ((number + 0.5) / len(lanes) - 0.5) for at, _ in found]
-        colour, first = COLOURS[entrant.row.colour], entrant.key not in [lane.key for lane in lanes[:number]]
-        length = "" if entrant.gamma is None else f"\u03b3 {entrant.gamma} \u00b7 "
+        colour, first = COLOURS[config.row.colour], config.key not in [lane.key for lane in lanes[:number]]
+        length = "" if config.gamma is None else f"\u03b3 {config.gamma} \u00b7 "
         figure.add_scatter(
-            x=middles, y=y, name=entrant.row.label, mode="markers", showlegend=first,
-            marker={"color": colour, "size": 11, "symbol": entrant.row.sign or "star"},
+            x=middles, y=y, name=config.row.label, mode="markers", showlegend=first,
+            marker={"color": colour, "size": 11, "symbol": config.row.sign or "star"},
             error_x={"type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": colour}
             | bars([gains for _, gains in found], middles),
         )  # fmt: skip
@@ -165,7 +165,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     lines += [_line("x domain", 0, 1, "y", at - 0.5, FAINT) for at in range(1, len(names))]
     figure.update_layout(shapes=lines)  # at once, because plotly checks all of them again whenever one is added
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5])
-    height, legend = len(names) * max(34, 22 * len(lanes)), len({entrant.key for entrant in lanes})
+    height, legend = len(names) * max(34, 22 * len(lanes)), len({config.key for config in lanes})
     return _from_above(figure, height, legend, lines=3 + (left_out > 0), right=92)
 
 

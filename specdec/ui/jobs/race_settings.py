@@ -10,7 +10,7 @@ from specdec.engine.policy import gamma_of
 from specdec.errors import BadSetting, InvalidInput, SpecdecError, quoted, with_names
 from specdec.events import Event, SamplingParams
 from specdec.lanes.race import race
-from specdec.lanes.table import DEFAULT_KEYS, entrants_of_race, turned
+from specdec.lanes.table import DEFAULT_KEYS, race_configs, turned
 from specdec.measure.prompts import message_of
 from specdec.measure.task import Task
 from specdec.report.link_settings import DEFAULTS, GAMMA, NEW_TOKENS, PARAMS, further_keys, link_settings
@@ -46,7 +46,7 @@ class RaceSettings:
     @property
     def keys(self) -> list[str]:
         """The lanes that run, each once."""
-        return list(entrants_of_race(self.lanes, self.gamma))
+        return list(race_configs(self.lanes, self.gamma))
 
     @property
     def task(self) -> Task[list[Event]]:

@@ -13,7 +13,7 @@ import gradio as gr
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, SpecdecError, quoted
 from specdec.events import SamplingParams
-from specdec.lanes.table import LANES, Lane, LaneConfig, entrants_of
+from specdec.lanes.table import LANES, Lane, LaneConfig, lane_configs
 from specdec.measure.metrics import pool
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_prompts
@@ -126,7 +126,7 @@ class BenchTab:
             integer("New tokens", tokens), read_number("Temperature", temperature), seed=0, ignore_eos=True
         )
         items = choice.of(parse_prompts(own.text) if own else read_prompts(EXAMPLES))
-        plan = Plan(items, _entrants(lanes, gammas), params, integer("Runs", runs), choice)
+        plan = Plan(items, _configs(lanes, gammas), params, integer("Runs", runs), choice)
         self._limits.take(plan.params.max_new_tokens, plan.runs, len(plan.prompts))
         asked = {"prompts": len(plan.prompts), "runs": plan.runs, "lanes": lanes, "gammas": gammas}
         asked |= {"first": many, "chat": choice.chat}
@@ -171,14 +171,14 @@ def _size(
     """The work of a benchmark with these values, for ``Buttons.estimate``."""
     many = whole_or_none(FIRST, first)
     prompts = sum(min(found, many or found) for found in Counter(categories).values())
-    calls = prompts * len(_entrants(lanes, gammas)) * integer("Runs", runs)
+    calls = prompts * len(_configs(lanes, gammas)) * integer("Runs", runs)
     return "call", calls, integer("New tokens", tokens)
 
 
 def _tables(trials: Sequence[Trial]) -> str:
     """A row for each lane over all prompts, and folds with the rows of each category and the places in a draft."""
     every, lanes = benchmark_table(summary_rows(trials)), len(summarise(trials))
-    kept = by_place([(s.entrant, pool(side.lane for side in s.sides)) for s in summarise(trials) if s.sides])
+    kept = by_place([(s.config, pool(side.lane for side in s.sides)) for s in summarise(trials) if s.sides])
     places = html.folded("By place in the draft", html.table_html(kept)) if kept else ""
     if (rows := len(every.rows)) == lanes:
         return html.table_html(every) + places
@@ -191,11 +191,11 @@ def _choices() -> list[Lane]:
     return [lane for lane in LANES if not lane.race and lane.bench is not None]
 
 
-def _entrants(lanes: Sequence[str], gammas: str) -> tuple[LaneConfig, ...]:
+def _configs(lanes: Sequence[str], gammas: str) -> tuple[LaneConfig, ...]:
     if unknown := set(lanes) - {lane.key for lane in _choices()}:
         raise InvalidInput(f"There is no lane {quoted(sorted(unknown))} in the list. Nothing ran.")
     keys = [lane.key for lane in LANES if lane.race or lane.key in lanes]
-    return entrants_of(keys, _lengths(gammas))
+    return lane_configs(keys, _lengths(gammas))
 
 
 def _lengths(text: str) -> list[int | str]:

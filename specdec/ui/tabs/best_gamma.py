@@ -20,7 +20,7 @@ from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
 from specdec.measure.results.format import Results
 from specdec.measure.summary import fastest, share_of, summarise
-from specdec.measure.sweep import ENTRANTS, NEW_TOKENS, RUNS
+from specdec.measure.sweep import CONFIGS, NEW_TOKENS, RUNS
 from specdec.measure.task import Task
 from specdec.measure.trials import INTERVAL
 from specdec.measure.whatif import ORACLE, Calibration, Costs, PredictedRun, what_if
@@ -119,7 +119,7 @@ class GammaTab:
     def _sweep_job(
         self, prompt: str, chat: bool, chosen: list[str], tokens: float, runs: float, temperature: float
     ) -> Job:
-        plan = Plan(self._items(prompt, chat, chosen), ENTRANTS, _params(tokens, temperature), integer("Runs", runs))
+        plan = Plan(self._items(prompt, chat, chosen), CONFIGS, _params(tokens, temperature), integer("Runs", runs))
         self._limits.take(plan.params.max_new_tokens, plan.runs)
         settings = {"prompts": len(plan.prompts), "runs": plan.runs} | asdict(plan.params)
         return Job(self._buttons.name, plan.tokens, partial(self._sweep, plan=plan), settings)
@@ -220,7 +220,7 @@ def _params(tokens: float | None, temperature: float | None) -> SamplingParams:
 
 def _size(chosen: Sequence[str], tokens: float, runs: float) -> tuple[str, int, int]:
     """The work of a sweep with these values, for ``Buttons.estimate``."""
-    return "call", len(ENTRANTS) * len(chosen) * integer("Runs", runs), integer("New tokens", tokens)
+    return "call", len(CONFIGS) * len(chosen) * integer("Runs", runs), integer("New tokens", tokens)
 
 
 def fastest_outcome(outcomes: Sequence[PredictedRun]) -> PredictedRun:

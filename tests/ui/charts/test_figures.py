@@ -26,8 +26,8 @@ from specdec.ui.charts.temperature import temperature_figure
 def test_a_lane_has_the_mark_of_its_row_in_a_benchmark() -> None:
     """A lane keeps its mark whatever lanes are beside it. A lane without its own mark has a star."""
     lookup, speculative = LaneConfig("prompt-lookup", 4), LaneConfig("speculative", 4)
-    entrants = (lookup, LOOP, speculative)
-    trials = [trial(0, BASELINE, plain(2.0)), *(trial(0, entrant, loop(1.0)) for entrant in entrants)]
+    configs = (lookup, LOOP, speculative)
+    trials = [trial(0, BASELINE, plain(2.0)), *(trial(0, config, loop(1.0)) for config in configs)]
     found = [dots for dots in benchmark_figure(trials).data if dots.mode == "markers"]
     marks = {dots.name: (dots.marker.symbol, dots.marker.color) for dots in found}
     assert marks == {
@@ -113,7 +113,7 @@ def test_a_name_is_cut_and_is_no_markup() -> None:
 
 def test_the_temperature_chart_has_gain_acceptance_and_expected_acceptance() -> None:
     ran = [trial(0, BASELINE, plain(2.0)), trial(0, SPECULATIVE, drafting(5, (3, 1), 0.01, 1.0, made=3))]
-    (greedy,) = [summary for summary in summarise(ran) if summary.entrant == SPECULATIVE]
+    (greedy,) = [summary for summary in summarise(ran) if summary.config == SPECULATIVE]
     lane = greedy.sides[0].lane
     expected = replace(lane, overlap_at=tuple(tested / 4 for tested in lane.tested_at))
     sampled = replace(greedy, sides=[replace(greedy.sides[0], lane=expected)])

@@ -44,8 +44,8 @@ from specdec.ui.jobs.zerogpu import seconds_for, zero_run  # noqa: E402
 
 PROMPT = "Once upon a time"
 PARAMS = specdec.SamplingParams(max_new_tokens=32, seed=1, ignore_eos=True)
-ENTRANTS = (LaneConfig("generate"), LaneConfig("speculative", 3))
-PLAN = Plan((PromptItem("a", "b", PROMPT),), ENTRANTS, PARAMS, runs=2)
+CONFIGS = (LaneConfig("generate"), LaneConfig("speculative", 3))
+PLAN = Plan((PromptItem("a", "b", PROMPT),), CONFIGS, PARAMS, runs=2)
 HERE = os.getpid()
 
 

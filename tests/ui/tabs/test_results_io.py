@@ -17,7 +17,7 @@ from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.results.format import figures_only, read_results
 from specdec.measure.summary import share_of
-from specdec.measure.sweep import ENTRANTS
+from specdec.measure.sweep import CONFIGS
 from specdec.report import sentences
 from specdec.report.sweep_verdict import overall
 from specdec.ui.jobs.context import Job, JobContext
@@ -34,7 +34,7 @@ def test_the_recorded_results_are_whole_and_of_the_page_s_examples() -> None:
     found = {key: read_results((RECORDED / f"recorded_{key}.jsonl").read_text(), key) for key in ("sweep", "bench")}
     examples = [item.name for item in read_prompts(EXAMPLES)]
     assert [item.name for item in found["sweep"].plan.prompts] == examples[:1]
-    assert found["sweep"].plan.entrants == ENTRANTS
+    assert found["sweep"].plan.configs == CONFIGS
     assert [item.name for item in found["bench"].plan.prompts] == examples
     for results in found.values():
         assert share_of(results.trials, results.plan).whole and len(results.trials) == len(results.plan)
@@ -108,7 +108,7 @@ def test_the_chart_grows_at_most_every_so_often(monkeypatch, every: float, drawn
     """The chart grows from the second call on, not too often, and always at the end."""
     monkeypatch.setattr("specdec.ui.tabs.measurement.CHART_EVERY", every)
     asked = plan((BASELINE, LOOP), runs=3)
-    made = [trial(run, e, plain(0.01) if e == BASELINE else loop(0.01)) for run in range(3) for e in asked.entrants]
+    made = [trial(run, e, plain(0.01) if e == BASELINE else loop(0.01)) for run in range(3) for e in asked.configs]
     monkeypatch.setattr("specdec.ui.tabs.measurement.allowed", lambda pair, plan, limits: plan)
     context = SimpleNamespace(
         pair=None, seconds=1.0, counts={}, stop=SimpleNamespace(is_set=lambda: False), run=lambda task: _steps(made)

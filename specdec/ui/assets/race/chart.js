@@ -27,7 +27,7 @@ const widthOf = (lines) => 7.5 * Math.max(...lines.map((line) => line.length)) +
 
 export class Chart {
   #plotly = null;
-  #lanes = new Map(); // name -> Lane
+  #lanes = new Map(); // key -> Lane
   #asked = 1; // tokens
   #top = 1; // of the y axis
   #range = 0.1;
@@ -80,8 +80,8 @@ export class Chart {
 
   // The new lane needs its own label, not that of the lane before it.
   addLane(lane) {
-    this.#lanes.set(lane.name, lane);
-    this.#notes = this.#notes.filter((note) => note.lane !== lane.name && note.lane !== "bracket");
+    this.#lanes.set(lane.key, lane);
+    this.#notes = this.#notes.filter((note) => note.lane !== lane.key && note.lane !== "bracket");
     this.#draw();
   }
 
@@ -148,7 +148,7 @@ export class Chart {
       .filter((lane) => lane.rounds.length)
       .map((lane) => {
         const round = Math.max(0, Math.min(lane.roundsAt(seconds), lane.rounds.length - 1));
-        return { lane: lane.name, round, away: Math.abs(lane.counts[round] - tokens) };
+        return { lane: lane.key, round, away: Math.abs(lane.counts[round] - tokens) };
       })
       .sort((one, other) => one.away - other.away)[0];
     return near ? { lane: near.lane, round: near.round, place: null, row: null } : null;

@@ -7,7 +7,7 @@ export function laneAt(race, lane, gamma) {
   const { hits, wrong, costs } = race.verdict.whatif;
   const ids = lane.rounds.flatMap((round) => round.committed_ids);
   const most = lane.started.params.max_new_tokens;
-  const found = new Lane(lane.name, { ...lane.started, gamma });
+  const found = new Lane(lane.key, { ...lane.started, gamma });
   const first = lane.rounds[0];
   found.add(first);
   let elapsed = first.elapsed_seconds;

@@ -18,7 +18,7 @@ export class Lane {
   end = null; // its label
 
   constructor(key, started) {
-    this.name = key;
+    this.key = key;
     this.started = started;
   }
 
@@ -72,7 +72,7 @@ export function kindsOf(round) {
 
 export class Race {
   bytes = new Map(); // token id -> its bytes
-  runs = []; // of Maps, lane name -> Lane
+  runs = []; // of Maps, lane key -> Lane
   lane = null; // the running lane
   verdict = null;
 
@@ -85,7 +85,7 @@ export class Race {
     if (record.event === "started") {
       if (!this.runs.length || this.runs.at(-1).size === this.begin.lanes.length) this.runs.push(new Map());
       this.lane = new Lane(keyOf(record, this.begin.lanes), record);
-      this.runs.at(-1).set(this.lane.name, this.lane);
+      this.runs.at(-1).set(this.lane.key, this.lane);
     } else if (record.event === "round") this.lane.add(record);
     else if (record.event === "finished") this.lane.finished = record;
     else if (record.event === "lane_end") this.lane.end = record;

@@ -92,7 +92,7 @@ export interface Head {
   "machine": MachineFacts;
   "versions": Record<string, string>;
   "prompts": Array<PromptItem>;
-  "entrants": Array<[string, number | string | null]>;
+  "configs": Array<[string, number | string | null]>;
   "runs": number;
   "params": SamplingParams;
   "chosen": Choice;

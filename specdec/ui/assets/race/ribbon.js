@@ -139,7 +139,7 @@ export class Ribbon {
   }
 
   #nodeAt(at) {
-    if (at.lane !== this.#lane.name) return at.place == null ? null : (this.#marks[at.place] ?? null);
+    if (at.lane !== this.#lane.key) return at.place == null ? null : (this.#marks[at.place] ?? null);
     const block = this.#blocks[at.round] ?? null;
     if (at.row != null) return marksOf(block).find((mark) => mark.detail.row === at.row && mark.offsetParent) ?? block;
     return at.place == null ? block : (this.#marks[at.place] ?? block);
@@ -148,12 +148,12 @@ export class Ribbon {
   // The round whose card is open.
   choose(at) {
     for (const block of this.node.querySelectorAll(".current")) block.classList.remove("current");
-    if (at && this.#lane?.name === at.lane) this.#blocks[at.round]?.classList.add("current");
+    if (at && this.#lane?.key === at.lane) this.#blocks[at.round]?.classList.add("current");
   }
 
   // The token at a place of this lane, in words.
   wordsAt(at) {
-    if (!this.#lane || at?.lane !== this.#lane.name) return null;
+    if (!this.#lane || at?.lane !== this.#lane.key) return null;
     const node = this.#nodeAt(at);
     const mark = node?.detail ? node : marksOf(node).find((one) => one.detail.place != null);
     return mark?.detail ? describe(mark.detail, this.#race.bytes, this.#lane.block) : null;
@@ -238,7 +238,7 @@ export class Ribbon {
 
   #at(mark) {
     const { round, place, row } = mark.detail;
-    return { lane: this.#lane.name, round: round.index, place, row };
+    return { lane: this.#lane.key, round: round.index, place, row };
   }
 
   #point(mark, byKey = false) {

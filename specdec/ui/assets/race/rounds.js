@@ -120,7 +120,7 @@ export class RoundCard {
         this.show(at.round);
       }
     }
-    const here = at && this.#lane?.name === at.lane && this.#index === at.round;
+    const here = at && this.#lane?.key === at.lane && this.#index === at.round;
     for (const row of this.body.querySelectorAll("tbody tr")) {
       row.classList.toggle("lit", Boolean(here) && Number(row.dataset.row) === at.row);
     }
@@ -195,7 +195,7 @@ export class RoundCard {
     }
     // The round's block in the strip stays visible: the card is at the other side. A block that reaches into both sides
     // leaves room for the card in the flow only.
-    const row = `.sd-stripRow.${this.#lane.name.replace(":", "-")}`;
+    const row = `.sd-stripRow.${this.#lane.key.replace(":", "-")}`;
     const block = document.querySelector(`${row} .sd-stripLit.current:not([hidden])`)?.getBoundingClientRect();
     const free = ({ left, right }) => !block || block.right <= left || right <= block.left;
     const away = [boxes[0], boxes.at(-1)].find((box) => free(box.getBoundingClientRect()));
@@ -221,7 +221,7 @@ export class RoundCard {
 
   #go(index) {
     this.show(index);
-    this.focus.choose({ lane: this.#lane.name, round: this.#index }, null);
+    this.focus.choose({ lane: this.#lane.key, round: this.#index }, null);
     if (!this.#floats || !this.other) return;
     const below = Math.min(this.#belowTwins(), innerHeight - MARGIN - LEAST);
     if (below > this.card.getBoundingClientRect().top) this.#drop(below);
@@ -229,7 +229,7 @@ export class RoundCard {
 
   #head() {
     const last = this.#lane.rounds.length - 1;
-    const lane = this.#lane.name === "speculative" ? "" : ` \u00b7 ${labelOf(this.#lane.name)}`;
+    const lane = this.#lane.key === "speculative" ? "" : ` \u00b7 ${labelOf(this.#lane.key)}`;
     this.title.textContent = `Round ${this.#index} of ${last}${lane}`;
     this.slider.setAttribute("aria-valuetext", this.title.textContent);
     // Not disabled, because a disabled button loses the keyboard's place.
@@ -295,7 +295,7 @@ export class RoundCard {
   // Pointing at a part of the card lights the same place elsewhere.
   #lights(node, round, about) {
     node.addEventListener("pointerenter", () => {
-      this.focus.point({ lane: this.#lane.name, round: round.index, ...about });
+      this.focus.point({ lane: this.#lane.key, round: round.index, ...about });
     });
   }
 

@@ -76,7 +76,7 @@ export class Stage {
 
   // A lane gets its place in every view.
   show(lane) {
-    this.#lanes.set(lane.name, lane);
+    this.#lanes.set(lane.key, lane);
     this.card.lanesOf(this.race, this.#lanes);
     this.texts.start(this.race, lane);
     this.strip.start(lane);
@@ -85,7 +85,7 @@ export class Stage {
 
   // Its first rounds have come.
   openCard(lane) {
-    if (lane.name === "speculative") this.card.open(this.race, lane, 1);
+    if (lane.key === "speculative") this.card.open(this.race, lane, 1);
   }
 
   // More rounds have come.
@@ -95,7 +95,7 @@ export class Stage {
     this.chart.flush();
     this.strip.grow();
     const { lane } = this.race;
-    if (lane?.open && state.running) this.texts.say(lane.name, `${lane.tokens} of ${this.race.asked} tokens`);
+    if (lane?.open && state.running) this.texts.say(lane.key, `${lane.tokens} of ${this.race.asked} tokens`);
   }
 
   endLane(record) {
@@ -129,7 +129,7 @@ export class Stage {
     this.chart.start(race.asked);
     for (const lane of race.lanes.values()) {
       this.show(lane);
-      if (lane.end) this.chart.endLane(lane.name, [lane.end.name, lane.end.duration]);
+      if (lane.end) this.chart.endLane(lane.key, [lane.end.name, lane.end.duration]);
     }
   }
 
@@ -236,11 +236,11 @@ export class Stage {
 
   // A lane's time. The faster lane waits for the other.
   #timeOf(lane, seconds, fastest) {
-    const measured = lane === this.race.lanes.get(lane.name);
+    const measured = lane === this.race.lanes.get(lane.key);
     const time = `${measured ? "" : "computed: "}${secondsOf(lane.duration)}`;
     if (seconds !== null) return `${lane.duration <= fastest ? "\u2713 waits \u00b7 " : ""}${time}`;
     if (this.race.verdict?.stopped) return `${lane.tokens} tokens in ${time}`;
-    const rate = this.race.verdict?.rates?.[lane.name];
+    const rate = this.race.verdict?.rates?.[lane.key];
     return measured && rate ? `${time} \u00b7 ${rate}` : time;
   }
 }

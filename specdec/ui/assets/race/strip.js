@@ -62,7 +62,7 @@ export class Strip {
   }
 
   start(lane) {
-    const row = this.#rows.get(lane.name);
+    const row = this.#rows.get(lane.key);
     if (row) row.lane = lane;
     this.draw();
   }
@@ -164,7 +164,7 @@ export class Strip {
     end.style.left = `${this.#x(lane.duration) + 8}px`;
     end.textContent = `${lane.duration.toFixed(lane.duration < 10 ? 2 : 1)}\u00a0s`;
     const passes = Math.max(0, lane.rounds.length - 1);
-    track.setAttribute("aria-label", `${labelOf(lane.name)}: ${passes} target passes in ${end.textContent}`);
+    track.setAttribute("aria-label", `${labelOf(lane.key)}: ${passes} target passes in ${end.textContent}`);
   }
 
   // An empty canvas with room for this many tokens below a pass. The first round, the prompt's, is not drawn.
@@ -194,7 +194,7 @@ export class Strip {
     else {
       const guesses = round.draft.length;
       for (let at = 0; at < guesses; at++) block(from + (draft * at) / guesses, draft / guesses, "bar-draft", 0.5);
-      const target = lane.name === "speculative" ? "bar-verify" : "plain";
+      const target = lane.key === "speculative" ? "bar-verify" : "plain";
       block(from + draft, Math.min(check, to - from - draft), target);
     }
     const middle = this.#x(from + draft + Math.min(check, to - from - draft) / 2);

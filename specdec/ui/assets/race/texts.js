@@ -62,7 +62,7 @@ export class Texts {
 
   start(race, lane) {
     this.#race = race;
-    const box = this.#boxes.get(lane.name);
+    const box = this.#boxes.get(lane.key);
     box?.ribbon.start(race, lane);
     box?.node.classList.remove("done", "winner", "computed");
     if (box?.body) box.body.scrollTop = 0;

@@ -44,7 +44,7 @@ function barOf(lane) {
     return { start: lane.seconds[at], whole, draft, verify, kinds: kindsOf(round) };
   });
   const seconds = lane.end?.duration ?? `${lane.duration.toFixed(2)}\u00a0s`;
-  return { key: lane.name, label: LANES[lane.name], seconds, duration: lane.duration, rounds };
+  return { key: lane.key, label: LANES[lane.key], seconds, duration: lane.duration, rounds };
 }
 
 // An address that others can open; otherwise the project's name.
