@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -84,6 +85,14 @@ def test_damaged_front_matter(folder: Path, old: str, new: str, topic: str, says
     assert any(where == topic and says in sentence for where, sentence in bad(folder))
 
 
+def test_a_description_of_sixty_characters_is_the_longest(folder: Path) -> None:
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    for length in (60, 61):
+        line = f"short_description: {length * 'a'}"
+        (folder / "README.md").write_text(re.sub("short_description: .*", line, text, count=1), encoding="utf-8")
+        assert [topic for topic, _ in bad(folder)] == ["short_description"] * (length > 60)
+
+
 def test_a_readme_that_cannot_be_read(folder: Path) -> None:
     replace(folder / "README.md", "sdk: gradio", "sdk: [gradio")
     assert [topic for topic, _ in bad(folder)] == ["Front matter"]
@@ -108,6 +117,9 @@ def test_a_missing_requirements_file(folder: Path) -> None:
 def test_a_file_above_ten_megabytes(folder: Path) -> None:
     """A file above 10 MB is refused. In a git checkout ignored files are not uploaded, so they do not count."""
     with (folder / "weights.safetensors").open("wb") as file:
+        file.truncate(10_000_000)
+        (sizes,) = [finding for finding in found(folder) if finding.topic == "Files"]
+        assert sizes.level == "good" and sizes.sentence.startswith("5 files, 10 MB; the largest is weights.safetensors")
         file.truncate(10_000_001)
     ((topic, sentence),) = bad(folder)
     assert topic == "Files" and "weights.safetensors (10.0 MB)" in sentence

@@ -182,7 +182,7 @@ def test_what_cannot_be_opened_says_so_in_the_tab(browser, address, tmp_path):
         old = json.dumps({"results": {"version": 2}}) + "\n"
         for content, words in (
             ("my diary", f"{name} has no results of this program."),
-            (old, "its version is 2, and this program reads version 3"),
+            (old, "its version is 2, and this program reads version 4"),
             (" " * 10_000_001, "has more than 10\u00a0MB"),
             ("\udcff", "cannot be read as UTF-8 text"),
         ):

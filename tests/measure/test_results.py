@@ -26,7 +26,7 @@ from specdec.report.sweep_verdict import overall
 STOP = "confidence:0.4"
 LANES = lane_configs(("generate", "speculative", "assisted"), (0, 3, "auto", STOP))
 ABOUT = {
-    "version": 3, "at": 1.7e9, "pair": PAIR | {"draft": PAIR["draft"] | {"text": "d"}, "context": 512},
+    "version": 4, "at": 1.7e9, "pair": PAIR | {"draft": PAIR["draft"] | {"text": "d"}, "context": 512},
     "machine": {"cpu": "A processor", "cores": 2, "threads": 1, "device": "cpu"}, "versions": {"torch": "2.13.0"},
 }  # fmt: skip
 
@@ -114,7 +114,7 @@ def _set(path: str, value: Any):
 @pytest.mark.parametrize(
     "change, complaint",
     [
-        (_set("version", 2), "its version is 2, and this program reads version 3"),
+        (_set("version", 2), "its version is 2, and this program reads version 4"),
         (_set("at", 1e99), "its field 'at' cannot be read"),
         (_set("pair.target.name", "n" * 1001), "its field 'pair' cannot be read"),
         (_set("pair.draft", {"kind": 5}), "its field 'pair' cannot be read"),

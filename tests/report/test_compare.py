@@ -16,7 +16,7 @@ from specdec.report.compare import COLUMNS, compare_results, comparison_cells
 
 FAST, SLOW, LOOKUP = LaneConfig("speculative", 4), LaneConfig("speculative", 8), LaneConfig("prompt-lookup", 4)
 ABOUT = {
-    "version": 3, "at": 0.0, "pair": PAIR, "machine": {"cpu": "A CPU", "cores": 2, "threads": 1, "device": "cpu"},
+    "version": 4, "at": 0.0, "pair": PAIR, "machine": {"cpu": "A CPU", "cores": 2, "threads": 1, "device": "cpu"},
     "versions": {"specdec": "1", "torch": "2"},
 }  # fmt: skip
 

@@ -29,7 +29,7 @@ from specdec.measure.metrics import Metrics, in_microseconds, with_rates
 from specdec.measure.plan import Key, Plan, Trial
 from specdec.measure.prompts import LONGEST_NAME, Choice, PromptItem
 
-VERSION = 3  # of files
+VERSION = 4  # of files
 CALLS_OF_LINK = 500  # in a link; without a bound a short one can take minutes to show
 MOST_PROMPTS, MOST_CALLS, MOST_TOKENS = 10_000, 100_000, 1_000_000
 MOST_HEAD = 100_000  # bytes of the first line besides the prompts
@@ -51,7 +51,7 @@ Count = Annotated[int, Field(ge=0, le=1_000_000)]
 class Head(TypedDict):
     """The first line of results: what was measured. ``at`` is the time of its beginning, in seconds since 1970."""
 
-    version: Literal[3]
+    version: Literal[4]
     at: Annotated[float, Field(ge=0, lt=1e11)]
     pair: PairFacts
     machine: MachineFacts

@@ -86,7 +86,7 @@ export interface GammaRecord {
   "notes": Array<Note>;
 }
 export interface Head {
-  "version": 3;
+  "version": 4;
   "at": number;
   "pair": PairFacts;
   "machine": MachineFacts;
