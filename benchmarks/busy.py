@@ -25,9 +25,8 @@ from specdec.lanes.table import BASELINE, DEFAULT_KEYS, LOOP, turned
 from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import compute_metrics
 from specdec.measure.result import by_lane
-from specdec.report.enough import another_run
 from specdec.report.race_verdict import race_verdict
-from specdec.report.verdict import Verdict
+from specdec.report.verdict import Verdict, another_run
 
 PROMPTS = ("Once upon a time", "def fibonacci(n):\n", "The weather today is")
 TOKENS = 128

@@ -24,7 +24,7 @@ from specdec.measure.sweep import CONFIGS, NEW_TOKENS, RUNS
 from specdec.models.loading import load_pair
 from specdec.models.pair import Pair
 from specdec.report.losslessness import losslessness_headline
-from specdec.report.sweep_verdict import overall
+from specdec.report.sweep import overall
 from specdec.ui.tabs.results_io import RECORDED
 
 

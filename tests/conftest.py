@@ -15,7 +15,7 @@ from specdec.forward import lean_check
 from specdec.forward.native import passes
 from specdec.lanes import decoding_thread
 from specdec.measure.gain import RunMetrics
-from specdec.report import enough
+from specdec.report import verdict
 
 STEP = 5  # percent between two lines about the progress
 
@@ -75,8 +75,8 @@ def shared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """
     if "judge" not in request.path.name:
         monkeypatch.setattr(RunMetrics, "busy", False)
-    monkeypatch.setattr(enough, "LEAST", 1)
-    monkeypatch.setattr(enough, "MOST", 1)
+    monkeypatch.setattr(verdict, "LEAST_RUNS", 1)
+    monkeypatch.setattr(verdict, "MOST_RUNS", 1)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import Any
 
 from benchmarks.document import table, with_section
 from benchmarks.gpu.campaign import STEPS, Found, line_of_record
+from specdec.cli.graphs_tried import GRAPHS_TRIED
 from specdec.report import numbers
-from specdec.report.tried import GRAPHS_TRIED
 
 REHEARSAL = (
     "**A rehearsal on a CPU, with models a thousandth of the size. These figures say nothing about a GPU and are no "
@@ -65,7 +65,7 @@ def write_all(results: Path, root: Path) -> None:
     for name, section, text in sections:
         path = root / name
         path.write_text(with_section(path.read_text(encoding="utf-8"), section, wrapped(text)), encoding="utf-8")
-    module = root / "specdec" / "report" / "tried.py"
+    module = root / "specdec" / "cli" / "graphs_tried.py"
     usual, _, _ = module.read_text(encoding="utf-8").partition("GRAPHS_TRIED")
     whole = len(json.dumps(tried)) <= LINE - 4  # as the formatter writes it
     parts = "".join(f"    {json.dumps(part)}\n" for part in ([tried] if whole else re.split(r"(?<=: )", tried)))

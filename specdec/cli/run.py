@@ -25,11 +25,10 @@ from specdec.measure.result import by_lane, started_of
 from specdec.measure.results.file import measured_on
 from specdec.models.pair import silence_libraries
 from specdec.report.definitions import label_of
-from specdec.report.enough import another_run
 from specdec.report.race_export import FinishedRace
 from specdec.report.race_verdict import SPECULATIVE, race_verdict
 from specdec.report.recording import Recorder
-from specdec.report.verdict import Verdict
+from specdec.report.verdict import Verdict, another_run
 from specdec.text import TextStream
 
 # The kinds of token, as on the page.

@@ -29,8 +29,7 @@ from specdec.measure.trials import trials
 from specdec.models.pair import Pair, silence_libraries
 from specdec.report import provenance
 from specdec.report.benchmark import benchmark_json, shares_of_limit, show_limit, terminal_table
-from specdec.report.sweep import marked, sweep_rows, sweep_table, theory_note
-from specdec.report.sweep_verdict import overall
+from specdec.report.sweep import marked, overall, sweep_rows, sweep_table, theory_note
 
 NAMES = OPTIONS | {"gamma": "--gammas"}
 

@@ -19,8 +19,7 @@ from specdec.report import numbers, provenance, sentences
 from specdec.report.figure_table import FigureTable, csv_table, markdown_table
 from specdec.report.provenance import provenance_columns, provenance_rows
 from specdec.report.recording import plain_json
-from specdec.report.sweep import sweep_rows
-from specdec.report.sweep_verdict import overall
+from specdec.report.sweep import overall, sweep_rows
 
 COLUMNS = (
     "Category", "Lane", "\u03b3", "tokens/s", "speed-up", "time saved", "acceptance", "tokens per pass", "same text",

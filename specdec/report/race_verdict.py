@@ -4,7 +4,7 @@ other draft lengths."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from specdec.errors import InvalidInput
@@ -12,13 +12,13 @@ from specdec.events import LOSSLESS, Event, Finished, Round, Started
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig, row_of
 from specdec.measure import metrics
 from specdec.measure.gain import RunMetrics, median_run
-from specdec.measure.lengths import at_all_lengths
+from specdec.measure.lengths import GammaPrediction, GammaPredictions, at_all_lengths
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import LaneEvents, common_prefix, flat, in_runs, require_tokenizer, started_of, written_ids
 from specdec.measure.whatif import Costs
 from specdec.report import numbers, provenance, sentences
-from specdec.report.computed import computed_lengths
-from specdec.report.judge import Judgement, Kind, judge
+from specdec.report.definitions import make_figure
+from specdec.report.judge import Doubt, Judgement, Kind, judge
 from specdec.report.recording import Recorder
 from specdec.report.sentences import listed
 from specdec.report.tables import (
@@ -31,7 +31,7 @@ from specdec.report.tables import (
     places_table,
     time_words,
 )
-from specdec.report.verdict import Note, Verdict
+from specdec.report.verdict import Figure, GammaRecord, Note, Verdict, WhatIf
 from specdec.report.why import of_race
 
 SPECULATIVE = "speculative"  # the lane that is judged
@@ -291,3 +291,43 @@ def _margin_at(events: Sequence[Event], place: int) -> float | None:
             if seen > place:
                 return event.target_margin if seen == place + 1 and event.token_id is not None else None
     return None
+
+
+def computed_lengths(predicted: GammaPredictions, found: Judgement, measured: int | str) -> WhatIf:
+    """The lane at all draft lengths, with the texts that are shown for each.
+
+    ``found`` is the judgement on the race, and ``measured`` the draft length that ran.
+    """
+    runs = sentences.COMPUTED_RUNS.format(runs=found.runs) if found.runs > 1 else sentences.COMPUTED_RUN
+    best = predicted.lengths[predicted.best]
+    notes = [Note("fastest", sentences.COMPUTED_FASTEST.format(gamma=best.gamma, times=numbers.factor(best.gain)))]
+    notes += [Note(Doubt.STALL, sentences.COMPUTED_STALL)] * (Doubt.STALL in found.doubts)
+    notes.append(Note("measured", sentences.COMPUTED_MEASURED.format(policy=sentences.policy(measured))))
+    notes += [Note("assumed", predicted.assumed)] if predicted.assumed else []
+    return {
+        "hits": predicted.hits,
+        "wrong": predicted.wrong,
+        "costs": predicted.costs,
+        "lengths": [_length(length) for length in predicted.lengths],
+        "best": predicted.best,
+        "exact": predicted.exact,
+        "origin": sentences.COMPUTED_FROM.format(runs=runs),
+        "notes": notes,
+    }
+
+
+def _length(length: GammaPrediction) -> GammaRecord:
+    times = numbers.factor(length.gain)
+    figures: list[Figure] = [
+        make_figure(numbers.times_or_none(length.gain / length.share if length.share else None), "engine"),
+        make_figure(numbers.times_or_none(length.share), "measured"),
+        make_figure(numbers.number(length.tokens_per_pass, 2), "tokens per pass"),
+        {"value": numbers.number(length.ms_per_token), "label": "ms per token"},
+    ]
+    return GammaRecord(
+        **asdict(length),
+        sentence=sentences.COMPUTED.format(gamma=length.gamma, times=times),
+        factor=f"{times}x",
+        figures=figures,
+        notes=[] if length.exact else [Note("estimated", sentences.COMPUTED_ESTIMATED)],
+    )

@@ -18,6 +18,11 @@ from specdec.facts import OPEN
 from specdec.measure.lengths import GammaPrediction
 from specdec.report.judge import Doubt, Kind, Reason
 
+LEAST_RUNS, MOST_RUNS = 3, 5  # runs of a race, without and with a reason to doubt its figures
+RACE_SECONDS = 10.0  # for all runs; a race that would take longer is not repeated, because somebody waits for it
+DOUBTED = (Kind.BUSY, Kind.NOISY)
+DOUBTS = {Doubt.STALL, Doubt.WIDE_SPREAD, Doubt.FEW_RUNS}
+
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 Gamma: TypeAlias = Annotated[int, Field(ge=0, le=MAX_GAMMA)]
@@ -169,3 +174,15 @@ class Verdict:
     def __str__(self) -> str:
         """The sentence and the notes, a line each."""
         return "\n".join([self.sentence, *(note.text for note in self.notes)])
+
+
+def another_run(verdict: Verdict, seconds: float) -> bool:
+    """Whether a race runs once more before its verdict is shown.
+
+    Short races vary, and a busy machine may become quiet. The runs so far took ``seconds`` and have this ``verdict``.
+    """
+    runs = verdict.runs
+    if not runs:  # nothing can be compared, and another run would not change that
+        return False
+    doubted = verdict.kind in DOUBTED or not DOUBTS.isdisjoint(verdict.doubts)
+    return runs < (MOST_RUNS if doubted else LEAST_RUNS) and seconds * (runs + 1) / runs <= RACE_SECONDS

@@ -19,10 +19,10 @@ from benchmarks.document import ROOT
 from benchmarks.gpu import document, estimate
 from benchmarks.gpu.__main__ import main, parts
 from benchmarks.gpu.campaign import STEPS, Part, Results, Setting, run, run_part
+from specdec.cli.graphs_tried import GRAPHS_TRIED
 from specdec.cli.parsers.shared import add_pair_arguments
 from specdec.events import Finished
 from specdec.report import recording
-from specdec.report.tried import GRAPHS_TRIED
 
 MACHINE = ROOT / "benchmarks" / "gpu" / "machine.txt"
 
@@ -43,7 +43,7 @@ def command(*arguments: Any) -> int:
 def checkout(folder: Path) -> Path:
     """A copy of what the results are written into."""
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("*.png"))
-    for name in ("README.md", "specdec/report/tried.py"):
+    for name in ("README.md", "specdec/cli/graphs_tried.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     return folder
@@ -82,7 +82,7 @@ def test_a_rehearsal_goes_on_after_a_failure_in_each_step(tmp_path: Path, capsys
     root = checkout(tmp_path / "checkout")
     assert command("--write", out, "--root", root) == 0
     assert document.REHEARSAL in (root / "docs/performance.md").read_text()
-    for name in ("README.md", "docs/guide.md", "specdec/report/tried.py"):
+    for name in ("README.md", "docs/guide.md", "specdec/cli/graphs_tried.py"):
         assert (root / name).read_text() == (ROOT / name).read_text(), "a rehearsal is no run on a GPU"
 
 
@@ -169,7 +169,7 @@ def test_results_of_a_gpu_replace_the_sentence_everywhere(tmp_path: Path) -> Non
     assert command("--write", out, "--root", root) == 0
     sentence = "Imagined GPU, with torch 2.11.0: 1 of 2 greedy texts"
     written = {name: " ".join((root / name).read_text().split()) for name in ("README.md", "docs/guide.md")}
-    written["tried.py"] = runpy.run_path(str(root / "specdec/report/tried.py"))["GRAPHS_TRIED"]
+    written["graphs_tried.py"] = runpy.run_path(str(root / "specdec/cli/graphs_tried.py"))["GRAPHS_TRIED"]
     for name, text in written.items():
         assert sentence in text and GRAPHS_TRIED not in text, name
     row = "| big ← small | 40 tok/s | 1.25x |"

@@ -144,10 +144,10 @@ def _page(command: list[str], environment: dict[str, str], log: Path, fault: Pat
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     from specdec.cli import main
-    from specdec.report import enough
+    from specdec.report import verdict
     from tests.load.injected import inject
 
-    enough.LEAST = enough.MOST = 1  # runs of a race
+    verdict.LEAST_RUNS = verdict.MOST_RUNS = 1  # runs of a race
 
     if fault is not None:
         inject(fault)

@@ -19,9 +19,8 @@ from specdec.measure.results.format import Results, figures_only, read_results
 from specdec.measure.summary import summarise, summary_rows
 from specdec.report.benchmark import summary_cells
 from specdec.report.provenance import HERE, LINK, RECORDING, Origin, provenance_line
+from specdec.report.sweep import overall, sweep_rows
 from specdec.report.sweep import sweep_cells as sweep_cells
-from specdec.report.sweep import sweep_rows
-from specdec.report.sweep_verdict import overall
 
 STOP = "confidence:0.4"
 LANES = lane_configs(("generate", "speculative", "assisted"), (0, 3, "auto", STOP))

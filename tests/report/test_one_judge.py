@@ -25,8 +25,7 @@ from specdec.report.benchmark import report, show_table, summary_cells
 from specdec.report.definitions import label_of
 from specdec.report.judge import LOSING, Kind
 from specdec.report.race_verdict import race_verdict
-from specdec.report.sweep import COLUMNS, marked, sweep_cells, sweep_rows, sweep_table
-from specdec.report.sweep_verdict import Overall, overall
+from specdec.report.sweep import COLUMNS, Overall, marked, overall, sweep_cells, sweep_rows, sweep_table
 from specdec.report.verdict import Verdict
 from specdec.report.why import why_figures
 

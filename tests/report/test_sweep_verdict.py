@@ -27,8 +27,7 @@ from specdec.report import sentences
 from specdec.report.benchmark import against_assisted, summary_cells
 from specdec.report.judge import LOSING, Advice, Doubt, Kind, Reason, judge
 from specdec.report.sentences import lengths, percent
-from specdec.report.sweep import marked, prediction_error, sweep_rows, theory_note
-from specdec.report.sweep_verdict import Overall, _against, overall
+from specdec.report.sweep import Overall, _against, marked, overall, prediction_error, sweep_rows, theory_note
 from specdec.report.why import why_figures, why_paragraph
 
 

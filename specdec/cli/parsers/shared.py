@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from specdec.cli.graphs_tried import GRAPHS_TRIED
 from specdec.cli.terminal import readable
 from specdec.drafters.forms import forms
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA
 from specdec.models.settings import DRAFT_WEIGHTS, DTYPES, ENGINES
-from specdec.report.tried import GRAPHS_TRIED
 
 TARGET = "hub id, folder or GGUF file (FILE.gguf here, owner/name:FILE.gguf on the hub)"
 SETS = "JSON lines or a JSON list, of your own or of a public set, such as HumanEval, MT-bench, GSM8K or ShareGPT"

@@ -31,7 +31,7 @@ class RaceSettings:
     accept_top_k: int | None = None
     lanes: tuple[str, ...] = DEFAULT_KEYS  # of ``LANES``
     runs: int = 1
-    until_clear: bool = False  # repeat a short race, and more often while it is not clear (``report.enough``)
+    until_clear: bool = False  # repeat a short race as ``report.verdict.another_run`` says
     chat: bool = False
 
     def again(self, made: int, seed: int | None) -> RaceSettings:

@@ -19,11 +19,10 @@ from specdec.measure.float32_check import float32_check
 from specdec.measure.result import LaneEvents, started_of
 from specdec.measure.task import Task
 from specdec.models.pair import Pair
-from specdec.report.enough import another_run
 from specdec.report.losslessness import FLOAT32_FAILED, float32_note
 from specdec.report.race_verdict import race_verdict
 from specdec.report.recording import Recorder, begin_line, event_lines, line, verdict_line
-from specdec.report.verdict import Note, Verdict
+from specdec.report.verdict import Note, Verdict, another_run
 from specdec.ui.fields import LABELS
 from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import Limits

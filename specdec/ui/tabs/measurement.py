@@ -23,7 +23,7 @@ from specdec.models.pair import Pair
 from specdec.report import sentences
 from specdec.report.cost_map import measured_growth, points
 from specdec.report.provenance import Origin, provenance_line
-from specdec.report.sweep_verdict import overall
+from specdec.report.sweep import overall
 from specdec.report.why import why_figures
 from specdec.ui import html
 from specdec.ui.charts.drawn import drawn, figure_place

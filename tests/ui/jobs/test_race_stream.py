@@ -11,7 +11,7 @@ import pytest
 from fakes import byte_tokenizer, noisy_copy, shared_tiny
 
 import specdec
-from specdec.report import enough, recording
+from specdec.report import recording, verdict
 from specdec.report.judge import Doubt, Kind
 from specdec.report.verdict import Verdict
 from specdec.ui.jobs import race_stream as module
@@ -73,8 +73,9 @@ def test_a_short_race_grows_line_by_line(pair) -> None:
 
 def test_a_race_runs_again_until_it_is_clear(pair, monkeypatch) -> None:
     """Three runs in rotating order with one seed, and one verdict on all of them; a race of the API runs once."""
-    monkeypatch.setattr(enough, "LEAST", 3)
-    monkeypatch.setattr(enough, "MOST", 3)
+    monkeypatch.setattr(verdict, "LEAST_RUNS", 3)
+    monkeypatch.setattr(verdict, "MOST_RUNS", 3)
+    monkeypatch.setattr(verdict, "RACE_SECONDS", 1000.0)  # the machine of a test may be busy
     *_, whole = values(pair, until_clear=True)
     started = [line for line in whole if line["event"] == "started"]
     names = [line["lane"] if line["gamma"] else "loop" for line in started]
@@ -115,8 +116,8 @@ def test_a_race_that_ends_before_its_first_event_says_why_and_is_no_failure(pair
     ],
 )
 def test_when_a_race_runs_again(kind, doubts, runs, seconds: float, more: bool, monkeypatch) -> None:
-    monkeypatch.setattr(enough, "LEAST", 3)
-    monkeypatch.setattr(enough, "MOST", 5)
+    monkeypatch.setattr(verdict, "LEAST_RUNS", 3)
+    monkeypatch.setattr(verdict, "MOST_RUNS", 5)
     doubts = tuple(map(Doubt, doubts))
-    verdict = Verdict(kind=Kind(kind), doubts=doubts, runs=runs, sentence="", notes=(), stopped=False)
-    assert enough.another_run(verdict, seconds) == more
+    found = Verdict(kind=Kind(kind), doubts=doubts, runs=runs, sentence="", notes=(), stopped=False)
+    assert verdict.another_run(found, seconds) == more

@@ -19,7 +19,7 @@ from specdec.measure.results.format import figures_only, read_results
 from specdec.measure.summary import share_of
 from specdec.measure.sweep import CONFIGS
 from specdec.report import sentences
-from specdec.report.sweep_verdict import overall
+from specdec.report.sweep import overall
 from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import LOCAL
 from specdec.ui.jobs.log import JobLog
