@@ -1,6 +1,6 @@
 """The events of a lane: ``Started``, then a ``Round`` for each round, then ``Finished``.
 
-A lane is a generator of these events: our speculative loop, the same loop at gamma 0, transformers' ``generate``, or
+A lane is an iterator over these events: our speculative loop, the same loop at gamma 0, transformers' ``generate``, or
 its assisted generation. In plain decoding each round drafts nothing. All values are plain Python values without
 tensors, so events can be pickled, compared and written as JSON.
 """
@@ -217,7 +217,7 @@ class Finished:
     """The last event.
 
     ``finish_reason`` is "eos", "length", "stop" (a stop string) or "deadline". ``prefill_seconds`` is the time to the
-    first token, in which both models read the prompt. ``elapsed_seconds`` is the time of the whole call.
+    first token, in which the models of the lane read the prompt. ``elapsed_seconds`` is the time of the whole call.
     ``cpu_seconds`` is the processor time of the thread that ran the call: far less than ``elapsed_seconds`` if other
     programs kept the processor busy. It is None where the thread waits for a GPU, and where it was not measured.
     """

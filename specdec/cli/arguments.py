@@ -40,7 +40,8 @@ def prompt_of(text: str) -> str:
 def leave_a_core() -> None:
     """Use one thread less for the passes, and leave a core to the server and the browser.
 
-    Otherwise a Stop on the page would be answered only at the end. Every command does this, so their figures compare.
+    Otherwise a Stop on the page would be answered only at the end. The other commands that measure do this too, so that
+    figures compare.
     """
     torch.set_num_threads(max(1, torch.get_num_threads() - 1))
 

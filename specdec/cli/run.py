@@ -18,6 +18,7 @@ from specdec.cli.terminal import refused
 from specdec.engine.acceptance import acceptance_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Finished, Round, SamplingParams, Started
+from specdec.facts import PairFacts
 from specdec.lanes.race import race
 from specdec.lanes.table import BASELINE, key_of, race_configs, require_runs, row_of, turned
 from specdec.measure.prompts import message_of
@@ -25,6 +26,7 @@ from specdec.measure.result import by_lane, started_of
 from specdec.measure.results.file import measured_on
 from specdec.models.pair import silence_libraries
 from specdec.report.definitions import label_of
+from specdec.report.provenance import pair_line
 from specdec.report.race_export import FinishedRace
 from specdec.report.race_verdict import SPECULATIVE, race_verdict
 from specdec.report.recording import Recorder
@@ -96,7 +98,7 @@ def main(arguments: Namespace) -> None:
             ),
         )
         if not arguments.json:
-            _print(console, verdict)
+            _print(console, verdict, pair.describe())
     except SpecdecError as error:
         raise refused(error) from error
     if not written:
@@ -125,6 +127,7 @@ def _printed(events: Iterable[Event], tokenizer: Any) -> Iterator[Event]:
     recorder = Recorder(tokenizer)
     for event in events:
         sys.stdout.write(recorder.line(event))
+        sys.stdout.flush()  # a program that reads them sees each when it comes
         yield event
 
 
@@ -146,8 +149,8 @@ def _shown(console: Output, events: Iterable[Event], tokenizer: Any, keys: Seque
         yield event
 
 
-def _print(console: Output, verdict: Verdict) -> None:
-    """Print the verdict on a race."""
+def _print(console: Output, verdict: Verdict, facts: PairFacts) -> None:
+    """Print the verdict on a race, and what raced."""
     console.print(legend())
     console.print(verdict.sentence, style="bold")
     for key, rate in (verdict.rates or {}).items():
@@ -157,7 +160,7 @@ def _print(console: Output, verdict: Verdict) -> None:
     for note in verdict.notes:
         console.print(note.text)
     if verdict.caption:
-        console.print(f"{verdict.caption}.", style="dim")
+        console.print(f"{pair_line(facts)}. {verdict.caption}.", style="dim")
 
 
 def legend() -> Text:

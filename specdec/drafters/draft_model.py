@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from specdec.drafters.autoregressive import ChainDraft, chain
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Level, Loaded, Planned, Proposal
 from specdec.drafters.cross_tokenizer import TranslatedDraft
-from specdec.drafters.forms import FORMS
+from specdec.drafters.forms import form_of
 from specdec.drafters.translation import Translation, tokenizer_difference
 from specdec.errors import InvalidInput
 from specdec.facts import DraftFacts
@@ -37,7 +37,7 @@ class DraftModel(DraftMethod):
 
     kind: ClassVar[str] = "model"
     label: ClassVar[str] = "Draft model"
-    form: ClassVar[str] = FORMS[kind]
+    form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = ""
 
     model: str | PreTrainedModel

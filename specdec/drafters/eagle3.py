@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from specdec.drafters.autoregressive import ChainDraft, spliced
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Loaded, Planned, Proposal, after_kind
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
-from specdec.drafters.forms import FORMS
+from specdec.drafters.forms import form_of
 from specdec.errors import IncompatiblePair, InvalidInput, identified
 from specdec.facts import DraftFacts
 from specdec.forward.hf import decoder_layers
@@ -38,7 +38,7 @@ class Eagle3(DraftMethod):
 
     kind: ClassVar[str] = "eagle3"
     label: ClassVar[str] = "EAGLE-3 head"
-    form: ClassVar[str] = FORMS[kind]
+    form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "eagle3:AngelSlim/Qwen3-1.7B_eagle3"
 
     head: str | Eagle3Head

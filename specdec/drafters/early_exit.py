@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal, after_kind
 from specdec.drafters.draft_model import ModelDraft
-from specdec.drafters.forms import FORMS
+from specdec.drafters.forms import form_of
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.facts import DraftFacts
 from specdec.forward.hf import decoder_layers
@@ -33,7 +33,7 @@ class EarlyExit(DraftMethod):
 
     kind: ClassVar[str] = "early-exit"
     label: ClassVar[str] = "Early exit"
-    form: ClassVar[str] = FORMS[kind]
+    form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "early-exit:3"
 
     layers: int

@@ -15,6 +15,13 @@ FORMS = {
 }
 
 
+def form_of(kind: str) -> str:
+    """How a way to draft is written. Raises ``KeyError`` with what to do where the table has no row for it."""
+    if kind not in FORMS:
+        raise KeyError(f"Add a row for {kind!r} to FORMS in specdec/drafters/forms.py.")
+    return FORMS[kind]
+
+
 def forms() -> str:
     """All forms in one line. A way of another package is only named, because its module may load torch."""
     others = (f"{name}, of an installed package".replace("%", "%%") for name in names_of(DRAFTERS))  # for argparse

@@ -14,7 +14,7 @@ from transformers.modeling_layers import MtpModel
 
 from specdec.drafters.autoregressive import ChainDraft, spliced
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal
-from specdec.drafters.forms import FORMS
+from specdec.drafters.forms import form_of
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.facts import DraftFacts
 from specdec.forward.hf import NORMED
@@ -37,7 +37,7 @@ class Mtp(DraftMethod):
 
     kind: ClassVar[str] = "mtp"
     label: ClassVar[str] = "MTP layers"
-    form: ClassVar[str] = FORMS[kind]
+    form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "mtp"
 
     model: MtpModel | None = field(default=None, compare=False, repr=False)

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol, Self
 import torch
 
 from specdec.drafters.base import DraftChoices, Drafter, DraftMethod, Finding, NoDraft, Planned, Proposal, after_kind
-from specdec.drafters.forms import FORMS
+from specdec.drafters.forms import form_of
 from specdec.errors import InvalidInput
 from specdec.facts import DraftFacts
 from specdec.forward.engine import Engine
@@ -34,7 +34,7 @@ class PromptLookup(DraftMethod):
 
     kind: ClassVar[str] = "prompt-lookup"
     label: ClassVar[str] = "Prompt lookup"
-    form: ClassVar[str] = FORMS[kind]
+    form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "prompt-lookup"
 
     max_ngram: int = 3

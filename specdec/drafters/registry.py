@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from difflib import get_close_matches
+from pathlib import Path
+
 from specdec import entry_points
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.draft_model import DraftModel
@@ -10,6 +14,7 @@ from specdec.drafters.early_exit import EarlyExit
 from specdec.drafters.mtp import Mtp
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.drafters.suffix import Suffix
+from specdec.errors import InvalidInput, quoted
 
 # In the order of the page's choices.
 METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp)
@@ -27,10 +32,23 @@ def method_of(text: str, others: bool = True) -> DraftMethod | None:
     this table.
     """
     first, *rest = METHODS
-    rows = (*reversed(rest), *methods(others)[len(METHODS) :], first)
-    return next((method for row in rows if (method := row.parse(text)) is not None), None)
+    rows = (*reversed(rest), *methods(others)[len(METHODS) :])
+    found = next((method for row in rows if (method := row.parse(text)) is not None), None)
+    return found or first.parse(_refuse_mistyped(text, [row.kind for row in rows]))
+
+
+def _refuse_mistyped(text: str, kinds: list[str]) -> str:
+    """Return the name of a model. Raises ``InvalidInput`` where it is nearly the name of a way to draft."""
+    meant = get_close_matches(text.partition(":")[0].lower(), kinds, n=1, cutoff=0.8)
+    if meant and "/" not in text and not Path(text).exists():
+        form = next(row.form for row in methods() if row.kind == meant[0])
+        raise InvalidInput(f"There is no way to draft {quoted(text)}. Write {form}.")
+    return text
 
 
 def _of_others() -> tuple[type[DraftMethod], ...]:
     offered = entry_points.loaded(entry_points.DRAFTERS, DraftMethod, ("kind", "label", "form", "example"))
-    return tuple(offered.values())
+    for name, row in offered.items():
+        if name != row.kind:
+            warnings.warn(f"The entry point {name!r} offers the way to draft {row.kind!r}; name it so.", stacklevel=3)
+    return tuple(row for name, row in offered.items() if name == row.kind)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned
-from specdec.drafters.forms import FORMS
+from specdec.drafters.forms import form_of
 from specdec.drafters.prompt_lookup import LookupDraft
 from specdec.facts import DraftFacts
 from specdec.forward.runner import Runner
@@ -30,7 +30,7 @@ class Suffix(DraftMethod):
 
     kind: ClassVar[str] = "suffix"
     label: ClassVar[str] = "Suffix decoding"
-    form: ClassVar[str] = FORMS[kind]
+    form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "suffix"
 
     @classmethod

@@ -16,7 +16,7 @@ from specdec.lanes.decoding_thread import Batches, driven
 from specdec.lanes.table import DEFAULT_KEYS, LaneConfig, race_configs, require_runs, turned
 from specdec.models.pair import Pair, Prompt
 
-WARM_UP_TOKENS = 8  # in a lane without drafts of our loop
+WARM_UP_TOKENS = 8  # of generate, and of our loop without a draft
 WARM_UP_GAMMA = 8  # longest draft of a warm-up on a CPU, or of a policy, which seldom chooses longer ones
 
 

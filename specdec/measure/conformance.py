@@ -56,6 +56,8 @@ class DrafterConformance:
         assert not unknown, f"describe() has fields that DraftFacts lacks; put them into more: {unknown}"
         TypeAdapter(DraftFacts).validate_python(facts)
         assert facts["kind"] == self.method.kind, "describe() has another kind"
+        assert {"python", "depends_on_start"} <= facts.keys(), "describe() must say python and depends_on_start"
+        compile(facts["python"], "describe()", "eval")  # SyntaxError: "python" is no expression
         if not self.method.parts():
             assert type(self.method).parse(facts["text"]) == self.method, f"parse does not read {facts['text']!r}"
         assert type(self.method).parse("some/model") is None, "it takes the name of a model"

@@ -209,7 +209,7 @@ class Text:
         method = about.pair["draft"]
         if method and method.get("depends_on_start"):
             raise InvalidInput(
-                "The guesses of this draft depend on where it started, so other draft lengths must be run."
+                "What this draft guesses, or how much, depends on where it started, so other draft lengths must be run."
             )
         ids: list[int] = []
         self.stands: dict[int, float] = {}

@@ -60,7 +60,7 @@ class Pair:
         require_model("target", self.target)
         draft: Any = self.draft
         if not (draft is None or isinstance(draft, DraftMethod)):
-            require_model("draft", draft, "PromptLookup(), EarlyExit(layers) or None")
+            require_model("draft", draft, "a way to draft such as PromptLookup(), or None")
             draft = DraftModel(draft, draft_tokenizer)
         elif draft_tokenizer is not None:
             raise InvalidInput("A draft tokenizer was given, and the draft is not a model; leave the tokenizer out.")

@@ -191,7 +191,7 @@ def _decode(
     """The events of a task as lines, until the job is stopped."""
     enforce_limits(context.pair, prompt, params, limits)
     recorder = Recorder(context.pair.tokenizer)
-    with closing(context.run(task)) as batches:
+    with closing(context.run_task(task)) as batches:
         for batch in batches:
             if batch:
                 yield "".join(map(recorder.line, batch))

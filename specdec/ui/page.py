@@ -87,26 +87,26 @@ class Page:
 def build(
     slot: Slot,
     limits: Limits = LOCAL,
-    run: TaskRunner | None = None,
+    runner: TaskRunner | None = None,
     journal: JobLog | None = None,
     proxies: int | None = 0,
 ) -> Page:
     """Build the page around a loaded pair.
 
-    ``run``, if given, runs tasks in another process that has the device. Then the page shows a recorded race first,
+    ``runner``, if given, runs tasks in another process that has the device. Then the page shows a recorded race first,
     because it has no device until a job asks for one. ``proxies``: how many trusted ones are in front of the page and
     name its visitors' addresses; None if that is not known.
     """
     examples = read_prompts(EXAMPLES)
     jobs = JobQueue(
         slot,
-        run or (lambda task: task.run(slot.pair)),
+        runner or (lambda task: task.run(slot.pair)),
         limits,
         journal or JobLog(),
-        lent=run is not None,
+        lent=runner is not None,
         proxies=proxies,
     )
-    startup = StartupRace(jobs, examples[0].prompt) if run is None else None
+    startup = StartupRace(jobs, examples[0].prompt) if runner is None else None
     with gr.Blocks(title="specdec", analytics_enabled=False) as demo:
         _Components(jobs, slot, limits, startup, examples).wire(demo)
         add_endpoints(jobs, limits)

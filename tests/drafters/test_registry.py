@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -27,6 +28,7 @@ from specdec.models.pair_check import check_pair
 from specdec.models.pair_slot import Slot
 from specdec.report import recording
 
+ROOT = Path(__file__).parents[2]
 PROMPT = "Once upon a time"
 TARGET = str(loading.EMBEDDED / "target")
 
@@ -216,16 +218,35 @@ def test_a_method_is_a_value_with_a_text(text: str, method: DraftMethod) -> None
     if not method.parts():
         assert method.describe()["text"] == text
         assert eval(method.describe()["python"], {"specdec": specdec}) == method
+    if not isinstance(method, DraftModel):
+        assert type(method).__name__ in specdec.__all__, "add it to the public names"
 
 
 def test_every_method_is_among_those_tried_here() -> None:
     assert {type(method) for _, method in NAMED} == set(registry.METHODS), "add a line to NAMED"
 
 
+def test_every_method_is_in_the_documents() -> None:
+    guide, algorithm = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("guide.md", "algorithm.md"))
+    for row in registry.METHODS:
+        assert row.kind == "model" or f"`{row.kind}" in guide, f"add {row.kind} to the table in docs/guide.md"
+        module = f"{row.__module__.rpartition('.')[2]}.py"
+        assert f"`{module}`" in algorithm, f"add {module} to the table in docs/algorithm.md"
+
+
+@pytest.mark.parametrize("text", ["prompt_lookup", "sufix", "early-exits:2", "suffix:3", "mtp:2", "Eagle3:x"])
+def test_a_mistyped_way_to_draft_is_no_name_of_a_model(text: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(specdec.InvalidInput, match="There is no way to draft"):
+        registry.method_of(text)
+    (tmp_path / text).mkdir()
+    assert registry.method_of(text) == DraftModel(text), "a folder may have any name"
+
+
 def test_every_method_is_in_the_help_of_the_command_line() -> None:
     """In the order of the table; the help knows only the forms, because it is shown without torch."""
     assert {row.kind: row.form for row in registry.METHODS} == forms.FORMS
-    assert [row.kind for row in registry.METHODS] == list(forms.FORMS)
+    assert [row.kind for row in registry.METHODS] == list(forms.FORMS), "FORMS has another order than METHODS"
 
 
 def test_the_example_of_a_method_names_that_method() -> None:

@@ -291,8 +291,8 @@ def test_a_recording_that_was_broken_off_is_not_called_exact() -> None:
         (made([""] * 20, lane="generate"), "known at 0 tokens"),
         (made(["+-"] * 3), "known at 6 tokens"),
         (made(HITS, acceptance="top-k"), "write another text"),
-        (made(HITS, pair={"draft": specdec.PromptLookup().describe()}), "depend on where it started"),
-        (made(HITS, pair={"draft": {"kind": "model", "depends_on_start": True}}), "depend on where it started"),
+        (made(HITS, pair={"draft": specdec.PromptLookup().describe()}), "depends on where it started"),
+        (made(HITS, pair={"draft": {"kind": "model", "depends_on_start": True}}), "depends on where it started"),
         (
             [dataclasses.replace(e, draft=None) if isinstance(e, Round) else e for e in made(HITS)],
             "does not report its guesses",

@@ -40,7 +40,7 @@ export async function mount(element, props, watch, plotlyAddress, lanes, definit
 class View {
   #race = null; // the shown race
   #started = false; // whether a lane of the race that was asked for has begun
-  #next = null; // the race whose lines arrive; shown from its first lane on, so that a refusal loses nothing
+  #next = null; // the race whose lines arrive; until its first lane starts the last race stays, as it may be refused
   #wanted = null; // the run for `again`
   #ignored = false; // a greeting that came when another race was shown
   #waiting = null; // a greeting that is shown when the replay of the recording has ended

@@ -37,7 +37,7 @@ class JobContext:
     """
 
     slot: Slot
-    device: TaskRunner
+    runner: TaskRunner
     stop: threading.Event
     lent: bool = False  # the device is lent for each task, and the visitor has little time on it
     counts: dict[str, Any] = field(default_factory=dict)
@@ -57,9 +57,12 @@ class JobContext:
         """Seconds for which the job has had the device. Waiting for a lent device does not count."""
         return 0.0 if self.began is None else time.monotonic() - self.began
 
-    def run(self, task: Task[Any]) -> Generator[Any, None, None]:
-        """Run a task on the device and yield its steps."""
-        with closing(self.device(task)) as steps:
+    def run_task(self, task: Task[Any]) -> Generator[Any, None, None]:
+        """Run a task on the device and yield its steps.
+
+        On most machines that is ``Task.run`` with the loaded pair, on this thread. On ZeroGPU another process has it.
+        """
+        with closing(self.runner(task)) as steps:
             for step in steps:
                 self.began = self.began or time.monotonic()
                 yield step
@@ -70,7 +73,8 @@ class Job:
     """A piece of work for a visitor.
 
     ``work(context)`` yields values for the visitor, and ends soon after ``context.stop`` is set. ``tokens`` is how many
-    new tokens it writes, without repeats of a race; the waiting time of other jobs is estimated from it. A job that
+    new tokens it writes, without the runs that are added until a verdict is clear; the waiting time of other jobs is
+    estimated from it. A job that
     does not need the ``device`` is short, and runs beside those that do.
     """
 
@@ -96,7 +100,7 @@ class QueuedJob:
     job: Job
     tell: OnResult
     stop: threading.Event = field(default_factory=threading.Event)
-    context: contextvars.Context = field(default_factory=contextvars.copy_context)  # of the visitor's request
+    request_context: contextvars.Context = field(default_factory=contextvars.copy_context)  # the visitor's
     joined: float = field(default_factory=time.monotonic)
     began: float | None = None
     left: bool = False

@@ -40,7 +40,7 @@ class JobLog:
     ) -> None:
         """Write a line about a job.
 
-        ``outcome`` is done, stopped, left, cancelled, refused, failed or an error's name.
+        ``outcome`` is done, stopped, left, cancelled, refused or the name of an error.
         """
         waited = (place.began or time.monotonic()) - place.joined
         record: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "job": place.job.kind}

@@ -1,8 +1,8 @@
 """The queue of jobs, and the threads that run them.
 
-All work for a visitor is a job: races, measurements, calls by programs, loading a pair, reading results and files.
-Those that need the device run one after another on one thread, the others one after another on a second one, and none
-on the web server's. When a visitor leaves, a flag is set, and nothing waits for the job.
+What takes time is a job: races, measurements, calls by programs, loading a pair, reading results and files. One thread
+runs the jobs that need the device, one after another, and a second thread runs the others. The web server's threads
+only read the form and pass on answers. When a visitor leaves, a flag is set, and nothing waits for the job.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class JobQueue:
     def __init__(
         self,
         slot: Slot,
-        run: TaskRunner,
+        runner: TaskRunner,
         limits: Limits,
         journal: JobLog,
         *,
@@ -54,9 +54,9 @@ class JobQueue:
     ):
         self.slot, self.limits, self.journal = slot, limits, journal
         self.lent, self.proxies = lent, proxies
-        self.listening: Callable[[str], bool] = lambda session: True
-        self.on_lost: Callable[[], None] = lambda: None  # called when the device is lost
-        self._run = run
+        self.listening: Callable[[str], bool] = lambda session: True  # ``server.launch`` sets both
+        self.on_lost: Callable[[], None] = lambda: None  # the device is lost
+        self._runner = runner
         self._changed = threading.Condition()
         self._line: list[QueuedJob] = []
         self._running: dict[bool, QueuedJob | None] = {True: None, False: None}  # by whether the job needs the device
@@ -225,7 +225,7 @@ class JobQueue:
 
     def _serve(self, device: bool) -> None:
         while (place := self._next(device)) is not None:
-            place.context.run(self._work, place)
+            place.request_context.run(self._work, place)
             if self._lost:
                 self.on_lost()
 
@@ -290,7 +290,7 @@ class JobQueue:
     def _watched(self, task: Task[Any]) -> Generator[Any, None, None]:
         """Run a task, and notice a lost device, whatever the job does with the error."""
         try:
-            with closing(self._run(task)) as steps:
+            with closing(self._runner(task)) as steps:
                 yield from steps
         except DeviceLost:
             self._lost = True

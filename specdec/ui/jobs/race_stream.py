@@ -75,7 +75,7 @@ def stream(
     try:
         recorder = Recorder(context.pair.tokenizer)
         while True:
-            with closing(context.run(asked.task)) as batches:
+            with closing(context.run_task(asked.task)) as batches:
                 for batch in batches:
                     if batch:  # during a warm-up they are empty
                         written.lines += event_lines(batch, runs, keys, recorder)
@@ -159,7 +159,7 @@ def _float32(context: JobContext, run: dict[str, list[Event]], recorder: Recorde
     if context.lent:  # it would use up the visitor's time on the device
         return None
     try:
-        found = next(iter(context.run(Task(partial(_checked, run=run), 0))))
+        found = next(iter(context.run_task(Task(partial(_checked, run=run), 0))))
         return float32_note(found, recorder.text_of) if found else None
     except Exception:
         LOG.exception("Looking at the difference in float32 failed.")

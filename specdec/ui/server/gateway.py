@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specdec.ui.server.logins import BODY, Logins
 from specdec.ui.server.origins import check_owner, check_site
-from specdec.ui.server.rate_limits import Buckets, Listeners, Rate
+from specdec.ui.server.rate_limits import Buckets, OpenStreams, Rate
 from specdec.ui.server.request_checks import (
     FILES,
     HEALTH,
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 class Gateway:
     """ASGI middleware around Gradio's app; ``in_front`` puts it there.
 
-    - ``listeners`` counts the open streams.
+    - ``streams`` counts the open streams.
     - ``logins``: those of a page with a password. Without one it answers nothing but the login page.
     - ``launched``: whether launch has returned. From then on nobody needs the route that runs startup events.
     - ``joined`` says whether a session has asked for something that its stream can carry.
@@ -72,7 +72,7 @@ class Gateway:
         self,
         app: ASGIApp,
         *,
-        listeners: Listeners,
+        streams: OpenStreams,
         health: Callable[[], dict[str, Any]],
         logins: Logins | None = None,
         launched: Callable[[], bool] = lambda: False,
@@ -87,7 +87,7 @@ class Gateway:
         frames: tuple[str, ...] = (),
         names: frozenset[str] | None = None,
     ):
-        self._app, self._listeners, self._health, self._joined = app, listeners, health, joined
+        self._app, self._streams, self._health, self._joined = app, streams, health, joined
         self._logins, self._launched = logins, launched
         self._proxies, self._max_body = proxies, max_body
         self._requests, self._posts, self._monitors = Buckets(requests), Buckets(posts), Buckets(checks)
@@ -169,10 +169,10 @@ class Gateway:
                 check_session(sessions[0] if len(sessions) == 1 else None)
                 if not self._joined(sessions[0]):  # Gradio would begin an answer and fail in it
                     raise Refusal(404, "This session has asked for nothing. Load the page again.")
-                await self._listeners.closed(sessions[0])
-                streams.enter_context(self._listeners.opened(address, sessions[0]))
+                await self._streams.closed(sessions[0])
+                streams.enter_context(self._streams.opened(address, sessions[0]))
             elif HEARTBEAT.fullmatch(path):
-                streams.enter_context(self._listeners.opened(address))
+                streams.enter_context(self._streams.opened(address))
             most = BODY if path == LOGIN else self._max_body
             body = await read_body(connection, receive, most if method == "POST" else 0)
             if body is None:

@@ -19,7 +19,7 @@ from specdec.ui.server.gateway import in_front
 from specdec.ui.server.gradio_queue import bound_sessions
 from specdec.ui.server.log_lines import log_tracebacks
 from specdec.ui.server.logins import ADVICE
-from specdec.ui.server.rate_limits import Listeners, Rate
+from specdec.ui.server.rate_limits import OpenStreams, Rate
 from specdec.ui.web_private import change_templates, messages_of, queue_of
 
 if TYPE_CHECKING:
@@ -108,14 +108,14 @@ def serve(page: Page, root_path: str = "", **options: Any) -> str:
     on. ``options`` are others of ``launch``.
     """
     jobs, limits = page.jobs, page.jobs.limits
-    listeners = Listeners(jobs.left) if limits.public else Listeners(jobs.left, MANY, MANY)
+    streams = OpenStreams(jobs.left) if limits.public else OpenStreams(jobs.left, MANY, MANY)
     queue = queue_of(page.demo)
-    bound_sessions(queue, listeners.listening, MESSAGES if limits.public else MANY)
+    bound_sessions(queue, streams.listening, MESSAGES if limits.public else MANY)
     log_tracebacks()
     change_templates(_named_by_path)
-    jobs.listening = listeners.listening
+    jobs.listening = streams.listening
     launched = Event()
-    gateway = {"listeners": listeners, "health": page.health, "proxies": jobs.proxies}
+    gateway = {"streams": streams, "health": page.health, "proxies": jobs.proxies}
     gateway["launched"] = launched.is_set
     gateway["joined"] = messages_of(queue).__contains__
     gateway["max_body"] = 2 * limits.file_bytes + BESIDE_FILES  # a benchmark has two files

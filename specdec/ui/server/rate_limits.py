@@ -52,12 +52,13 @@ class Buckets:
             self._buckets[address] = (tokens + 1, counted)
 
 
-class Listeners:
+class OpenStreams:
     """The open streams: how many each address has, and which sessions listen for answers.
 
     ``on_left(session)`` is called when the stream of a session closes, on the event loop's thread, so it must not wait.
-    ``of_address`` and ``in_all`` limit the streams. An open page has one, and a second one while it waits for an
-    answer. Only the second one carries answers: if a session had two of those, each would get a part of them.
+    ``of_address`` and ``in_all`` limit the streams. An open page has one that says only that
+    it is there, and one more while it waits for an answer. A session has at most one stream for answers, because Gradio
+    would send each answer to only one of two.
     """
 
     def __init__(self, on_left: Callable[[str], None] = lambda session: None, of_address: int = 60, in_all: int = 1000):

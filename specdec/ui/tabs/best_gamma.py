@@ -178,7 +178,7 @@ class GammaTab:
         enforce_limits(context.pair, message, params, self._limits)
         yield {status: html.status(f"Recording {params.max_new_tokens} tokens.")}
         recorded = partial(_recorded, prompt=message, params=params, seconds=self._limits.seconds)
-        with closing(context.run(Task(recorded, params.max_new_tokens))) as batches:
+        with closing(context.run_task(Task(recorded, params.max_new_tokens))) as batches:
             for batch in batches:
                 events += batch
                 if context.stop.is_set():

@@ -113,7 +113,7 @@ class LosslessTab:
 
     def _test(self, context: JobContext, task: Task[Progress | LosslessnessResult]) -> Iterator[dict[Any, Any]]:
         status, shown, most = self._buttons.status, 0.0, self._limits.seconds
-        with closing(context.run(task)) as steps:
+        with closing(context.run_task(task)) as steps:
             for step in steps:
                 if isinstance(step, LosslessnessResult):
                     origin = html.origin(HERE.sentence, provenance.pair_line(context.slot.facts))

@@ -240,7 +240,7 @@ class Measurement:
         found, planned, done = self._found, len(self._plan), 0
         first, drawn_at = 0.0, float("-inf")
         yield html.status("Warming up."), False
-        with closing(self._context.run(self._task)) as steps:
+        with closing(self._context.run_task(self._task)) as steps:
             for step in steps:
                 if isinstance(step, Begun):
                     self._lines = step.lines

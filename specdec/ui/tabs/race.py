@@ -80,14 +80,16 @@ class RaceTab:
 
     def wire(self, link: gr.Textbox, named: Callable[[], Values]) -> None:
         """Wire the buttons. ``link`` takes the race to run again; ``named`` gives the page's header for an answer."""
-        form = self.start.click, self._ask.read, self._ask.inputs, self._begin
-        shown = self.live.again, self._shown_again, link, self._again
-        for event, read, values, begin in (form, shown):
+
+        def run_on(event: Any, read: Callable[..., RaceSettings], values: Any, begin: str) -> None:
             outputs = [self._waiting, self.live, *named()]
             ran = event(self._racing(read, named), values, outputs, js=begin, **UNLIMITED, **INTERNAL)
             ran.then(None, self._waiting, js="(said) => { window.specdec.end(said); }", **INTERNAL)
             ended = f"() => {{ window.specdec.end('', {json.dumps(REFUSED)}); }}"
             ran.failure(None, js=ended, **INTERNAL)
+
+        run_on(self.start.click, self._ask.read, self._ask.inputs, self._begin)
+        run_on(self.live.again, self._shown_again, link, self._again)  # Gradio finds "again" in _MOUNT
         self._halt.click(self._stop, js="() => { window.specdec.halt(); }", queue=False, **INTERNAL)
 
     def tell(self, event: Any) -> Any:

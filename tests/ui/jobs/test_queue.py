@@ -329,7 +329,7 @@ def test_the_wait_for_a_lent_device_is_not_the_job_s_time() -> None:
     for is_lent in (False, True):
         context = JobContext(SLOT, lent, threading.Event(), is_lent)
         assert (context.seconds == 0) == is_lent
-        for _ in context.run(Task(lambda pair: iter([1]), 1)):
+        for _ in context.run_task(Task(lambda pair: iter([1]), 1)):
             assert (context.seconds < 0.2) == is_lent
 
 
@@ -418,7 +418,7 @@ def test_a_task_runs_with_the_runner_of_the_page(made) -> None:
     jobs = made()
 
     def work(context: JobContext) -> Iterator[str]:
-        yield from context.run(Task(lambda pair: (f"ran on {one}" for one in [pair]), 1))
+        yield from context.run_task(Task(lambda pair: (f"ran on {one}" for one in [pair]), 1))
 
     _, heard = asked(jobs, "a", Job("race", 0, work))
     assert heard.ended() and heard.values == ["ran on pair"]
@@ -434,7 +434,7 @@ def test_a_lost_device_ends_the_page(made) -> None:
         raise DeviceLost("CUDA error: device-side assert triggered")
 
     def work(context: JobContext) -> Iterator[str]:
-        yield from context.run(Task(lose, 1))
+        yield from context.run_task(Task(lose, 1))
 
     _, heard = asked(jobs, "a", Job("race", 0, work))
     assert ended.wait(WAIT) and heard.ended()

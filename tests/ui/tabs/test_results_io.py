@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -111,7 +112,7 @@ def test_the_chart_grows_at_most_every_so_often(monkeypatch, every: float, drawn
     made = [trial(run, e, plain(0.01) if e == BASELINE else loop(0.01)) for run in range(3) for e in asked.configs]
     monkeypatch.setattr("specdec.ui.tabs.measurement.allowed", lambda pair, plan, limits: plan)
     context = SimpleNamespace(
-        pair=None, seconds=1.0, counts={}, stop=SimpleNamespace(is_set=lambda: False), run=lambda task: _steps(made)
+        pair=None, seconds=1.0, counts={}, stop=threading.Event(), run_task=lambda task: _steps(made)
     )
     steps = list(Measurement(context, asked, LOCAL).steps())
     assert [draw for _, draw in steps].count(True) == drawn + 1
