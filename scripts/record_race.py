@@ -2,7 +2,7 @@
 
 It is the race at start-up: the embedded pair, the default lanes, 64 tokens after the page's first example, three runs.
 The shown run is kept. Record it on an idle machine, and again after a change of the pair, the passes, the
-name of a definition or the recording's lines.
+name of a definition, a verdict's sentences or the recording's lines.
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ def _print(console: Output, verdict: Verdict, facts: PairFacts) -> None:
         console.print(f"{rate}  {row_of(key).label}")
     for figure in verdict.figures or ():
         console.print(f"{figure['value']}  {label_of(figure)}")
-    for note in verdict.notes:
-        console.print(note.text)
+    for sentence in verdict.below:
+        console.print(sentence)
     if verdict.caption:
         console.print(f"{pair_line(facts)}. {verdict.caption}.", style="dim")
 

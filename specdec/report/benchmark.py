@@ -53,11 +53,14 @@ def benchmark_csv(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
 
 
 def benchmark_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any] | None = None) -> str:
-    """Everything as JSON: what was measured, the rows, the closed form, every trial, and the limit of this machine.
+    """Everything as JSON: what was measured, verdict, rows, closed form, every trial, and the machine's limit.
 
     The limit (``measure.roofline``) is there if it was computed.
     """
-    asked = asdict(plan) | {"synthetic": provenance.synthetic(about["pair"]) or None}
+    said = overall(trials, plan, of_limit=shares_of_limit(limit) if limit else {})
+    notes = [asdict(note) for note in said.notes]
+    verdict = {"kind": said.judgement.kind, "sentence": said.headline, "notes": notes}
+    asked = asdict(plan) | {"synthetic": provenance.synthetic(about["pair"]) or None, "verdict": verdict}
     found = {"rows": labelled_rows(about, trials), "closed_form": closed_form(trials), "limit": limit}
     return plain_json(about | asked | found | {"trials": [asdict(trial) for trial in trials]}, indent=1) + "\n"
 

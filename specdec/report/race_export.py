@@ -91,7 +91,7 @@ def race_json(race: FinishedRace) -> str:
     asked = {"prompt": race.prompt, "chat": race.chat, "gamma": race.gamma, "acceptance": race.acceptance}
     asked |= {"params": asdict(race.params), "runs": len(race.runs)}
     verdict = {name: getattr(race.verdict, name) for name in JUDGED}
-    verdict["notes"] = [note.text for note in race.verdict.notes]
+    verdict["notes"] = [asdict(note) for note in race.verdict.notes]
     trials = race.trials
     found = {"verdict": verdict, "rows": summary_rows(trials), "trials": [asdict(trial) for trial in trials]}
     return plain_json(race.about | asked | found, indent=1) + "\n"
@@ -113,7 +113,7 @@ def race_markdown(race: FinishedRace) -> str:
     source = provenance.machine_rows(race.about) | {"Prompt": literal(race.prompt), "Settings": settings}
     head = "".join(f"- {name}: {value}\n" for name, value in source.items())
     table = markdown_table(benchmark_table(summary_rows(race.trials)))
-    said = "\n\n".join([race.verdict.sentence, *(note.text for note in race.verdict.notes)])
+    said = "\n\n".join([race.verdict.sentence, *race.verdict.below])
     return f"{head}\n{said}\n\n{table}"
 
 

@@ -328,6 +328,7 @@ def _length(length: GammaPrediction) -> GammaRecord:
         **asdict(length),
         sentence=sentences.COMPUTED.format(gamma=length.gamma, times=times),
         factor=f"{times}x",
+        faster=length.gain > 1 and not metrics.no_clear_difference([length.gain]),
         figures=figures,
         notes=[] if length.exact else [Note("estimated", sentences.COMPUTED_ESTIMATED)],
     )

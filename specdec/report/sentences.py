@@ -15,7 +15,8 @@ from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
 from specdec.report.numbers import digits_of, duration, factor, number, percent, runs
 from specdec.report.verdict import Note
 
-# The headline. ``subject`` is "speculative decoding", "\u03b3 5" or another lane; ``Subject`` begins with a capital.
+# The headline. ``subject`` is "speculative decoding", "\u03b3 5", ``FASTEST`` or another lane, as within a sentence;
+# ``Subject`` is the same with a capital, as at its beginning.
 HEADLINES = {
     Kind.FASTER: "{Subject} is {times} times as fast as plain generate{runs}.",
     Kind.FASTER_UNSPLIT: "{Subject} is {times} times as fast as plain generate{runs}.",
@@ -121,7 +122,7 @@ DOUBTS = {
 
 # Notes of a sweep or a benchmark, below the judge's headline.
 NONE_PAYS = "No draft length pays."
-FASTEST = "\u03b3 {gamma}, the fastest of \u03b3 {lengths},"
+FASTEST = "\u03b3 {gamma}, the fastest of \u03b3 {lengths},"  # a ``subject``: it ends with a comma
 LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."
 ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs show no clear difference."
 MEASURED = "{calls} calls measured."

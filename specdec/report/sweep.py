@@ -1,7 +1,7 @@
 """A sweep: its table, what was measured and predicted for each draft length, and its verdict.
 
 The verdict is that of a benchmark too: the judgement on the fastest draft length, a headline, and notes. The tabs and
-the command line show the same text, because both take it from here.
+the command line take both from here. Only the command line computes the machine's limit, which can add a doubt.
 """
 
 from __future__ import annotations

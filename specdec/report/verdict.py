@@ -77,6 +77,7 @@ class GammaRecord(GammaPrediction):
     gamma: Gamma
     sentence: str
     factor: str
+    faster: bool
     figures: Annotated[list[Figure], Field(max_length=8)]
     notes: Annotated[list[Note], Field(max_length=8)]
     __pydantic_config__ = STRICT
@@ -171,9 +172,14 @@ class Verdict:
     saved: str | None = None
     chart: str | None = None
 
+    @property
+    def below(self) -> list[str]:
+        """What stands below the sentence: the warning, if there is one, and the notes."""
+        return [*filter(None, [self.warning]), *(note.text for note in self.notes)]
+
     def __str__(self) -> str:
-        """The sentence and the notes, a line each."""
-        return "\n".join([self.sentence, *(note.text for note in self.notes)])
+        """The sentence, the warning and the notes, a line each."""
+        return "\n".join([self.sentence, *self.below])
 
 
 def another_run(verdict: Verdict, seconds: float) -> bool:

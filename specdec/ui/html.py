@@ -19,9 +19,9 @@ _TEMPLATES = """
 <div class="sd-factor{{ " about" if about }}" aria-hidden="true">{% if about %}<small>about</small>{% endif %}
 {{- factor }}</div>{% endif -%}
 <div class="sd-verdictWords"><p class="sd-headline">{{ sentence }}</p>
-{%- if notes | length == 1 %}<p class="sd-doubts">{{ notes[0] }}</p>
-{%- elif notes %}<details class="sd-doubts"><summary><span class="sd-doubt">{{ notes[0] }}</span>
-<b>+{{ notes[1:] | length }}<span> note{{ "s" if notes[2:] }}</span></b></summary><div class="sd-doubtWords">
+{%- if notes | length == 1 %}<p class="sd-verdictNotes">{{ notes[0] }}</p>
+{%- elif notes %}<details class="sd-verdictNotes"><summary><span class="sd-verdictNote">{{ notes[0] }}</span>
+<b>+{{ notes[1:] | length }}<span> note{{ "s" if notes[2:] }}</span></b></summary><div class="sd-verdictNoteWords">
 {%- for note in notes[1:] %}<p>{{ note }}</p>{% endfor -%}
 </div></details>{% endif -%}
 </div></section>

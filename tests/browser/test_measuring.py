@@ -64,7 +64,7 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
     rows = page.locator("#sd-gamma-table details tbody tr").all_inner_texts()
     assert [row.split()[0] for row in rows] == [*map(str, range(17)), "auto"]
     assert sum("fastest" in row for row in rows) == 1 == page.locator("#sd-gamma-table details tr.marked").count()
-    paragraph = page.locator("#sd-gamma-verdict .sd-doubts").text_content()
+    paragraph = page.locator("#sd-gamma-verdict .sd-verdictNotes").text_content()
     for words in ("19 calls measured", "theory is off by"):
         assert words in paragraph
     page.wait_for_selector("#sd-gamma-plot .main-svg")
@@ -326,7 +326,7 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     page.wait_for_timeout(300)  # the announcement comes a moment after the end
     assert page.locator(".sd-spoken").text_content() == "", "an old verdict is not read out again"
     go_to(page, "Race")
-    page.locator(".sd-notes .sd-again").focus()
+    page.locator(".sd-verdictOrigin .sd-again").focus()
     page.keyboard.press("Enter")
     page.wait_for_function("window.specdec.running && document.activeElement.id === 'sd-stop'")
 

@@ -265,7 +265,7 @@ def awkward_race() -> str:
 def show_recording(page, folder, lines: str) -> None:
     (folder / "race.jsonl").write_text(lines)
     page.set_input_files(".sd-share .sd-file", folder / "race.jsonl")
-    page.wait_for_selector(".sd-notes:has-text('race.jsonl')")
+    page.wait_for_selector(".sd-verdictOrigin:has-text('race.jsonl')")
     skip(page)
 
 
@@ -327,7 +327,7 @@ def test_a_dragged_length_is_what_a_run_at_it_does(page):
     measured = page.evaluate(KINDS)
     assert "Computed" not in notes(page)
     drag(page, 2)
-    page.wait_for_selector(".sd-notes:has-text('Computed from')")
+    page.wait_for_selector(".sd-verdictOrigin:has-text('Computed from')")
     assert "γ 2 would run at" in text(page, ".sd-headline")
     figures = dict(zip(*(page.locator(f".sd-figures {tag}").all_inner_texts() for tag in ("dt", "dd")), strict=True))
     computed = page.evaluate(KINDS)

@@ -82,11 +82,11 @@ def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside, browser, addre
         report(page, "Loaded: ")
         other.evaluate("window.dispatchEvent(new Event('focus'))")
         other.wait_for_selector(".sd-pair:has-text('chatty')")
-        other.wait_for_selector(".sd-notes:has-text('Loaded: chatty')")
+        other.wait_for_selector(".sd-verdictOrigin:has-text('Loaded: chatty')")
         other.wait_for_function("document.querySelector('#sd-chat input').checked")
         ask(other, "Hello", tokens=8)
         run(other)
-        other.wait_for_function("!document.querySelector('.sd-notes').innerText.includes('Loaded:')")
+        other.wait_for_function("!document.querySelector('.sd-verdictOrigin').innerText.includes('Loaded:')")
     assert "chatty" in page.locator(".sd-pair").inner_text()
     assert page.locator("#sd-chat input").is_checked()
     ask(page, "Hello", tokens=24)
@@ -101,16 +101,16 @@ def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, br
 
     A run on a pair loaded by another visitor has no such note, and no text of it is shown under the old name.
     """
-    assert "Made with" not in page.locator(".sd-notes").inner_text()
+    assert "Made with" not in page.locator(".sd-verdictOrigin").inner_text()
     page.wait_for_function("document.querySelector('.sd-pair span').textContent === window.specdec.pair")
-    first, notes = page.locator(".sd-pair span").inner_text(), page.locator(".sd-notes")
+    first, notes = page.locator(".sd-pair span").inner_text(), page.locator(".sd-verdictOrigin")
     with visit(browser, address) as other:
         open_page(other, address)
         for target in ("base", "third"):
             made = page.locator(".sd-pair span").inner_text()
             choose(page, shelf / target, shelf / "small")
             page.click("#sd-load")
-            page.wait_for_selector(f".sd-notes:has-text('Loaded: {target}')")
+            page.wait_for_selector(f".sd-verdictOrigin:has-text('Loaded: {target}')")
             assert f"Made with {first}." in notes.inner_text()
             assert made == first or made.startswith("base")
         ask(other, "Hello", tokens=8)
@@ -119,8 +119,8 @@ def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, br
         other.evaluate("""() => { window.seen = [];
             const before = window.specdec.lanesStarted;
             new MutationObserver(() => window.specdec.lanesStarted > before
-                && window.seen.push(document.querySelector('.sd-notes').innerText))
-                .observe(document.querySelector('.sd-notes'), { childList: true, subtree: true });
+                && window.seen.push(document.querySelector('.sd-verdictOrigin').innerText))
+                .observe(document.querySelector('.sd-verdictOrigin'), { childList: true, subtree: true });
             window.named = new Set();
             const look = () => {
                 if (window.specdec.lanesStarted > before)

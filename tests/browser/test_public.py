@@ -153,4 +153,4 @@ def test_links_name_the_space_and_work_here(page, browser, address):
     assert home == "https://huggingface.co/spaces/someone/specdec"
     with visit(browser, address) as other:
         open_page(other, f"{address}#{fragment}", greeting="link")
-        assert "From a link, not measured here" in text(other, ".sd-notes")
+        assert "From a link, not measured here" in text(other, ".sd-verdictOrigin")

@@ -143,13 +143,13 @@ def test_a_linked_run_is_shown_as_it_was(page, browser, address, tmp_path):
         open_link(other, target)
         other.wait_for_function("window.specdec.verdicts >= 1")
         assert other.evaluate(SHOWN) == shown
-        assert "From a link, not measured here" in text(other, ".sd-notes")
+        assert "From a link, not measured here" in text(other, ".sd-verdictOrigin")
         assert "here" not in text(other, ".sd-headline")
         spoken = other.locator(".sd-spoken").text_content()
         assert spoken and " here" not in spoken + other.locator(".sd-plot").first.get_attribute("aria-label")
         assert not other.evaluate("window.specdec.running")
         other.wait_for_timeout(1000)  # the start-up race must not replace it
-        assert "From a link" in text(other, ".sd-notes")
+        assert "From a link" in text(other, ".sd-verdictOrigin")
         assert text(other, ".sd-card h2") == text(page, ".sd-card h2")
         assert other.evaluate(VERDICTS) == page.evaluate(VERDICTS) != []
         assert other.locator(".sd-decision").count() == 0
@@ -160,7 +160,7 @@ def test_a_linked_run_is_shown_as_it_was(page, browser, address, tmp_path):
         other.keyboard.press("Escape")
         other.click("text=Run it here")
         other.wait_for_function("window.specdec.verdicts >= 2 && !window.specdec.running")
-        assert "Measured on this machine · 1 run" in text(other, ".sd-notes")
+        assert "Measured on this machine · 1 run" in text(other, ".sd-verdictOrigin")
         assert other.outside == []
 
 
@@ -186,7 +186,9 @@ def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address
         other.wait_for_function("window.specdec.verdicts === 2 && window.specdec.replaying")
         other.click('[aria-label="Skip to the end"]')
         assert other.evaluate(SHOWN) == shown
-        assert "From the file run.jsonl" in text(other, ".sd-notes") and "not measured here" in text(other, ".sd-notes")
+        assert "From the file run.jsonl" in text(other, ".sd-verdictOrigin") and "not measured here" in text(
+            other, ".sd-verdictOrigin"
+        )
         other.click(".sd-ribbon .correction >> nth=0")
         assert other.locator(".sd-decision li").count() > 1
         other.click(".sd-shareButton")

@@ -53,14 +53,14 @@ def test_a_reload_keeps_prompt_settings_and_result(page):
     """The race comes back unchanged and does not play; fields come back with their edits."""
     ask(page, "One day, a dog", tokens=24)
     run(page)
-    shown, notes = page.evaluate(SHOWN), text(page, ".sd-notes")
+    shown, notes = page.evaluate(SHOWN), text(page, ".sd-verdictOrigin")
     ask(page, "Another prompt, not run")
     set_field(page, "gamma", "40")
     page.wait_for_function("sessionStorage['specdec-form']?.includes('40')")
     reload(page)
     wait_for_gamma(page, "40")
     assert page.evaluate(SHOWN) == shown
-    assert text(page, ".sd-notes") == notes and "Measured on this machine · 1 run" in notes
+    assert text(page, ".sd-verdictOrigin") == notes and "Measured on this machine · 1 run" in notes
     assert page.locator("#sd-prompt textarea").input_value() == "Another prompt, not run"
     assert field(page, "tokens") == "24"
     page.wait_for_timeout(1000)  # the start-up race must not take its place
@@ -88,11 +88,11 @@ def test_a_link_wins_over_what_is_kept_until_a_race_of_ones_own(page, browser, a
         other.goto("about:blank")
         open_link(other, target)
         other.wait_for_function("window.specdec.verdicts >= 1")
-        assert "From a link" in text(other, ".sd-notes")
+        assert "From a link" in text(other, ".sd-verdictOrigin")
         other.wait_for_function("document.querySelector('#sd-prompt textarea').value === 'Ben and the'")
         reload(other)
         other.wait_for_function("window.specdec.verdicts >= 1")
-        assert "From a link" in text(other, ".sd-notes")
+        assert "From a link" in text(other, ".sd-verdictOrigin")
         other.wait_for_function("document.querySelector('#sd-prompt textarea').value === 'Ben and the'")
         settle(other)
         ask(other, "Sue ran home", tokens=8)
@@ -100,7 +100,7 @@ def test_a_link_wins_over_what_is_kept_until_a_race_of_ones_own(page, browser, a
         assert "#" not in other.url
         reload(other)
         other.wait_for_function("window.specdec.verdicts >= 1")
-        assert "Measured on this machine · 1 run" in text(other, ".sd-notes")
+        assert "Measured on this machine · 1 run" in text(other, ".sd-verdictOrigin")
         assert other.evaluate(SHOWN)["prompt"] == "Sue ran home"
 
 
@@ -155,11 +155,11 @@ def test_a_link_pasted_into_a_race_waits(page, tmp_path, unhurried):
     page.set_input_files("#sd-open", path)
     page.wait_for_selector("#sd-said .sd-error:has-text('a race is running')")
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
-    assert "Measured on this machine · 1 run" in text(page, ".sd-notes")
+    assert "Measured on this machine · 1 run" in text(page, ".sd-verdictOrigin")
     assert not page.locator("#sd-said .sd-error").is_visible(), "no race is running any more"
     page.click("text=Open it now")
     page.wait_for_function("window.specdec.verdicts === 3")
-    assert "From a link" in text(page, ".sd-notes")
+    assert "From a link" in text(page, ".sd-verdictOrigin")
     assert page.locator(".sd-linkError").count() == 0
 
 
@@ -237,7 +237,7 @@ def test_back_and_forward_go_through_the_chosen_tabs(page, browser, address):
     at(page, "Race", "", first + 2)
     page.go_back()
     at(page, "Benchmark", "#tab=benchmark", first + 2)
-    assert "Measured on this machine · 1 run" in page.locator(".sd-notes").text_content()
+    assert "Measured on this machine · 1 run" in page.locator(".sd-verdictOrigin").text_content()
     other = page.context.new_page()
     other.set_default_timeout(WAIT)
     other.goto(f"{address}#{results}")

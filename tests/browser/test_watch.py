@@ -129,4 +129,4 @@ def test_run_pressed_before_the_page_is_ready_runs(browser, address):
         page.route("**/live.js", lambda route: (time.sleep(1.5), route.continue_()))
         page.goto(address)
         page.click("#sd-run")
-        page.wait_for_selector(".sd-notes:has-text('Measured on this machine · 1 run')")
+        page.wait_for_selector(".sd-verdictOrigin:has-text('Measured on this machine · 1 run')")

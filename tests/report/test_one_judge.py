@@ -97,10 +97,14 @@ NAMED = {
 NAMED = {name: [re.compile(pattern, re.MULTILINE) for pattern in patterns] for name, patterns in NAMED.items()}
 
 
-def require_one_figure_a_name(screen: list[str]) -> None:
-    """Each name has one value, to the printed digits."""
+def require_one_figure_a_name(screen: list[str], seen: set[str]) -> None:
+    """Each name has one value, to the printed digits. Adds the patterns that found one to ``seen``."""
     told = "\n".join(screen)
-    found = {name: [text for pattern in patterns for text in pattern.findall(told)] for name, patterns in NAMED.items()}
+    found: dict[str, list[str]] = {name: [] for name in NAMED}
+    for name, patterns in NAMED.items():
+        for pattern in patterns:
+            found[name] += (texts_found := pattern.findall(told))
+            seen |= {pattern.pattern} if texts_found else set()
     for name, values in found.items():
         low = max((float(text) - _half(text) for text in values), default=0.0)
         high = min((float(text) + _half(text) for text in values), default=0.0)
@@ -154,7 +158,7 @@ def sweep_screen(trials: list, gamma: int | str, found) -> list[str]:
 
 
 def test_race_sweep_benchmark_and_command_line_agree() -> None:
-    kinds = set()
+    kinds, seen = set(), set[str]()
     for number, case in enumerate(GRID):
         gamma, runs = case[1], runs_of(case)
         configs = {BASELINE.key: BASELINE, LOOP.key: LOOP, "speculative": LaneConfig("speculative", gamma)}
@@ -167,10 +171,12 @@ def test_race_sweep_benchmark_and_command_line_agree() -> None:
         assert race.doubts == judged.doubts and race.factor == many.factor
         assert (judged.reason is not None) == (judged.kind in LOSING)
         require_theory_not_refuted(many)
-        require_one_figure_a_name(race_screen(race))
-        require_one_figure_a_name(sweep_screen(trials, gamma, many))
+        require_one_figure_a_name(race_screen(race), seen)
+        require_one_figure_a_name(sweep_screen(trials, gamma, many), seen)
         if number % SIGHT == 0:
             require_printed(runs, trials, asked, race, many)
+    unused = [pattern.pattern for patterns in NAMED.values() for pattern in patterns if pattern.pattern not in seen]
+    assert not unused, f"no sentence has these any more: {unused}"
     signs = ("faster", "unclear", "slower")
     assert {kind for kind, _ in kinds} >= {kind for kind in Kind if kind.startswith(signs)}
 
@@ -178,7 +184,7 @@ def test_race_sweep_benchmark_and_command_line_agree() -> None:
 def require_printed(runs: list[dict], trials: list, asked, race: Verdict, many) -> None:
     """The programs print the same sentences."""
     if len(runs) == 1 and LOOP.key not in runs[0]:  # it races the two, once
-        said = printed(lambda console: _print(console, race))
+        said = printed(lambda console: _print(console, race, runs[0][BASELINE.key][0].pair))
         assert all(readable(sentence) in said for sentence in (race.sentence, *texts(race.notes)))
     about = {"pair": runs[0][BASELINE.key][0].pair, "machine": {}, "versions": {}, "at": 0.0}
     said = printed(lambda console: report(console, about, asked, trials, {"reason": "Not tried."}, []))

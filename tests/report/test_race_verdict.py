@@ -219,6 +219,7 @@ def test_lossy_acceptance_is_a_warning_and_sampling_a_note() -> None:
     lossy = speculative(acceptance="top-k", accept_top_k=3)
     said = race_verdict([{"generate": plain(), "speculative": lossy}])
     assert said.warning == "Not lossless: top-k acceptance changes the output."
+    assert str(said).splitlines()[1] == said.warning, "programs and terminals say it too"
     warm = {"params": SamplingParams(max_new_tokens=21, temperature=1.0, seed=4)}
     said = race_verdict([{"generate": plain(**warm), "speculative": speculative(**warm)}])
     assert said.warning is None

@@ -29,6 +29,15 @@ function race(origin = "run") {
   return found;
 }
 
+test("the picture of a lossy race begins with that", () => {
+  const lossy = race();
+  lossy.verdict.warning = "Not lossless: it changes the output.";
+  assert.equal(
+    cardOf(lossy, "http://localhost").sentence,
+    "Not lossless: it changes the output. Slower: it runs at 0.83x.",
+  );
+});
+
 test("the picture has the figures of the page, and its origin in short words", () => {
   const card = cardOf(race(), "https://huggingface.co/spaces/some/specdec");
   assert.equal(card.sentence, "Slower: it runs at 0.83x.");

@@ -34,7 +34,7 @@ test("a recording is shown with its origin, its verdict and four figures", () =>
   const verdict = records.at(-1);
   assert.equal(state.verdicts, 1);
   assert.equal(state.origin, "recording");
-  assert.match(words(".sd-notes"), /^A recording, not measured here \u00b7 .+ \u00b7 \d+ \w+ \d{4}, /);
+  assert.match(words(".sd-verdictOrigin"), /^A recording, not measured here \u00b7 .+ \u00b7 \d+ \w+ \d{4}, /);
   assert.equal(words(".sd-headline"), verdict.sentence);
   assert.deepEqual(
     texts(".sd-figures dd"),
@@ -211,7 +211,7 @@ test("a dragged length is computed and labelled, and dragging back shows what wa
   const before = shown();
   const measured = one(".sd-chart .sd-plot").getAttribute("aria-label");
   await drag(2);
-  assert.match(words(".sd-notes"), /Computed from .*, not measured/);
+  assert.match(words(".sd-verdictOrigin"), /Computed from .*, not measured/);
   assert.match(words(".sd-headline"), /^γ 2 would run at/);
   assert.ok(all(`${ours}.computed`).length === 1 && kinds().join() !== before.at(-1).join());
   assert.match(one(".sd-chart .sd-plot").getAttribute("aria-label"), /γ 2 is computed/);
@@ -220,21 +220,21 @@ test("a dragged length is computed and labelled, and dragging back shows what wa
   assert.match(words(".sd-replayWords"), /computed/);
   assert.match(words(".sd-spoken"), /γ 2 would run at/);
   state.loaded("another pair");
-  assert.match(words(".sd-notes"), /Computed from/);
+  assert.match(words(".sd-verdictOrigin"), /Computed from/);
   assert.equal(one("#sd-gamma input").value, "2", "Run measures it");
   await drag(5);
   assert.deepEqual(shown(), before);
   assert.equal(one(".sd-chart .sd-plot").getAttribute("aria-label"), measured);
   assert.doesNotMatch(words(".sd-replayWords"), /computed/);
-  assert.match(words(".sd-notes"), /Loaded: another pair/);
+  assert.match(words(".sd-verdictOrigin"), /Loaded: another pair/);
 });
 
 test("a race that runs here replaces the greeting and says so", async () => {
   await showRun(records);
   assert.equal(state.verdicts, 2);
-  assert.match(words(".sd-notes"), /Measured on this machine · median of 3 runs/);
+  assert.match(words(".sd-verdictOrigin"), /Measured on this machine · median of 3 runs/);
   await show(recorded());
-  assert.match(words(".sd-notes"), /on this machine/, "a later greeting is not shown");
+  assert.match(words(".sd-verdictOrigin"), /on this machine/, "a later greeting is not shown");
 });
 
 test("a refusal is a sentence and leaves the last race alive", async () => {

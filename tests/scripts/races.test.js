@@ -9,7 +9,7 @@ const rowsOf = () => all(".sd-verdicts tbody tr").map((row) => [...row.cells].ma
 const lines = () => one(".sd-chart .sd-plot").data.filter(({ mode }) => mode === "lines");
 
 test("a race that was measured at start-up says so", () => {
-  assert.match(words(".sd-notes"), /^Measured on this machine at start-up \u00b7 1 run \u00b7 /);
+  assert.match(words(".sd-verdictOrigin"), /^Measured on this machine at start-up \u00b7 1 run \u00b7 /);
 });
 
 test("a sampled round shows its draws, and a correction its residual", async () => {
@@ -91,7 +91,7 @@ test("a text that ends early fills the chart", async () => {
 
 test("a repeated race shows a median and a spread", async () => {
   await showRun(race("repeated"));
-  assert.match(words(".sd-notes"), /^Measured on this machine \u00b7 median of 5 runs/);
+  assert.match(words(".sd-verdictOrigin"), /^Measured on this machine \u00b7 median of 5 runs/);
   assert.match(words(".sd-headline"), /median of 5/);
   assert.equal(texts(".sd-figures dd").at(-1), "12 of 12");
   const row = all(".sd-more tbody tr")[1].textContent;
@@ -185,8 +185,8 @@ test("Stop is confirmed where its race is: above the result until a lane has beg
 test("a race stopped in its first lane says so and keeps its text", async () => {
   await showRun(race("early"));
   assert.match(words(".sd-headline"), /^Stopped at \d+ of 100 tokens in the plain lane\.$/);
-  assert.match(words(".sd-notes"), /^Measured on this machine \u00b7 1 run/);
+  assert.match(words(".sd-verdictOrigin"), /^Measured on this machine \u00b7 1 run/);
   assert.ok(all(".sd-box.generate .sd-token").length > 5);
   state.loaded("another pair");
-  assert.match(words(".sd-notes"), /Loaded: another pair/);
+  assert.match(words(".sd-verdictOrigin"), /Loaded: another pair/);
 });

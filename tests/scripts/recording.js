@@ -90,6 +90,7 @@ const whatif = {
     exact: true,
     sentence: `\u03b3 ${gamma} would run at 2.0x the speed of plain generate.`,
     factor: "2.0x",
+    faster: true,
     figures: [],
     notes: [],
   })),

@@ -39,7 +39,7 @@ const findingOf = (name) => document.querySelector(`#sd-${name}-verdict .sd-head
 
 // The shown findings, without the seconds that Gradio counts there while a job runs.
 const shownIn = (name) =>
-  [...document.querySelectorAll(`#sd-${name}-verdict :is(.sd-headline, .sd-doubts)`)]
+  [...document.querySelectorAll(`#sd-${name}-verdict :is(.sd-headline, .sd-verdictNotes)`)]
     .map((part) => part.textContent)
     .join("\n");
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import specdec
 from specdec.lanes.table import DEFAULT_KEYS, key_of
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.models.loading import load_pair
-from specdec.report import provenance, recording, schema
+from specdec.report import provenance, recording, schema, sentences
 from specdec.report.definitions import DEFINITIONS
+from specdec.report.judge import Kind
 from specdec.ui.jobs.recorded import recorded_race
 from specdec.ui.jobs.startup import RUNS, TOKENS
 
@@ -33,6 +35,13 @@ def test_the_recorded_race_is_whole() -> None:
         first, *_, last = events
         assert key_of(first.lane, first.gamma, DEFAULT_KEYS) in DEFAULT_KEYS and first.params.max_new_tokens == TOKENS
         assert first.machine["cpu"] and isinstance(last, specdec.Finished)
+
+
+def test_recorded_races_have_the_sentences_of_today() -> None:
+    for path in (ROOT / "specdec/ui/assets/recorded.jsonl", *(ROOT / "examples").glob("*.jsonl")):
+        verdict = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
+        words = re.split(r"\{\w+\}", sentences.HEADLINES[Kind(verdict["kind"])])
+        assert re.match(".+?".join(map(re.escape, words)), verdict["sentence"]), f"record {path.name} again"
 
 
 @pytest.mark.parametrize("name", ["h200-embedded", "h200-synthetic-7b"])

@@ -11,8 +11,8 @@ const SHAPES = {
 };
 
 // The mark of a further lane; a circle if the table has none that can be drawn.
-export const signOf = (name) => {
-  const sign = laneOf(name)?.sign;
+export const signOf = (key) => {
+  const sign = laneOf(key)?.sign;
   return Object.hasOwn(SHAPES, sign) ? sign : "circle";
 };
 
@@ -98,9 +98,9 @@ export class Chart {
   }
 
   // The lane's own label. The axes end at the slowest and the longest lane, and only grow from there.
-  endLane(name, lines) {
+  endLane(key, lines) {
     this.#freeze();
-    this.#notes = this.#notes.filter((note) => note.lane !== name).concat({ lane: name, lines });
+    this.#notes = this.#notes.filter((note) => note.lane !== key).concat({ lane: key, lines });
     this.#draw();
   }
 
@@ -155,7 +155,7 @@ export class Chart {
   }
 
   // In the order of drawing, whichever ran first: the speculative line is on top.
-  get #names() {
+  get #keys() {
     return [...this.#lanes.keys()].sort((one, other) => MAIN.indexOf(one) - MAIN.indexOf(other));
   }
 
@@ -178,13 +178,13 @@ export class Chart {
   }
 
   #freeze() {
-    const ends = this.#names.map((name) => this.#end(name));
+    const ends = this.#keys.map((key) => this.#end(key));
     this.#range = Math.max(...ends.map(({ x }) => x), 1e-3);
     this.#top = Math.max(...ends.map(({ y }) => y), 1);
   }
 
   #grow() {
-    const ends = this.#names.map((name) => this.#end(name));
+    const ends = this.#keys.map((key) => this.#end(key));
     const [latest, most] = [Math.max(0, ...ends.map(({ x }) => x)), Math.max(0, ...ends.map(({ y }) => y))];
     if (latest > this.#range) this.#range = rounded(latest);
     if (most > this.#top) this.#top = Math.min(rounded(most), this.#asked);
@@ -227,16 +227,16 @@ export class Chart {
   }
 
   #writeKey() {
-    const lanes = this.#names.filter((name) => !MAIN.includes(name));
+    const lanes = this.#keys.filter((key) => !MAIN.includes(key));
     const ended = this.#ended();
-    const said = lanes.map((name) => ended.find(({ lane }) => lane === name)?.lines ?? [labelOf(name)]);
+    const said = lanes.map((key) => ended.find(({ lane }) => lane === key)?.lines ?? [labelOf(key)]);
     const words = JSON.stringify(said);
     if (words === this.#keyed) return;
     this.#keyed = words;
     this.key.replaceChildren(
-      ...lanes.map((name, at) => {
+      ...lanes.map((key, at) => {
         const sign = svg("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" });
-        sign.append(svg("path", { d: SHAPES[signOf(name)] }));
+        sign.append(svg("path", { d: SHAPES[signOf(key)] }));
         return el("li", "", "", [sign, el("span", "", said[at].join(" "))]);
       }),
     );
@@ -252,21 +252,19 @@ export class Chart {
       marker,
       cliponaxis: false,
     });
-    const lines = this.#names.map((name) => {
-      const lane = this.#lanes.get(name);
+    const lines = this.#keys.map((key) => {
+      const lane = this.#lanes.get(key);
       const count = this.#count(lane);
       const line =
-        name === "speculative"
+        key === "speculative"
           ? { width: 3, color: colour("blue") }
           : // The others are alike in colour: dashes and the sign at the line's end, which the legend repeats, part them.
-            { width: name === "generate" ? 2 : 1.5, dash: laneOf(name)?.dash, color: colour("plain") };
+            { width: key === "generate" ? 2 : 1.5, dash: laneOf(key)?.dash, color: colour("plain") };
       const [x, y] = [lane.seconds.slice(0, count), lane.counts.slice(0, count)];
-      return { type: "scatter", mode: "lines", hoverinfo: "skip", name, x, y, line: { shape: "hv", ...line } };
+      return { type: "scatter", mode: "lines", hoverinfo: "skip", name: key, x, y, line: { shape: "hv", ...line } };
     });
-    const ended = this.#names.filter(
-      (name) => !MAIN.includes(name) && this.#lanes.get(name).finished && this.#there(name),
-    );
-    const ends = ended.map((name) => this.#end(name));
+    const ended = this.#keys.filter((key) => !MAIN.includes(key) && this.#lanes.get(key).finished && this.#there(key));
+    const ends = ended.map((key) => this.#end(key));
     const signs = dots(
       ends.map(({ x }) => x),
       ends.map(({ y }) => y),
@@ -301,15 +299,15 @@ export class Chart {
   }
 
   // The last visible point of a lane.
-  #end(name, count) {
-    const lane = this.#lanes.get(name);
+  #end(key, count) {
+    const lane = this.#lanes.get(key);
     const last = lane ? (count ?? this.#compared(lane)) - 1 : -1;
     return last < 0 ? { x: 0, y: 0 } : { x: lane.seconds[last], y: lane.counts[last] };
   }
 
   // Whether the replay has reached the end of the lane.
-  #there(name) {
-    return this.#moment === null || this.#end(name).x <= this.#moment;
+  #there(key) {
+    return this.#moment === null || this.#end(key).x <= this.#moment;
   }
 
   // Nothing if the gap is too narrow to be seen.
@@ -324,7 +322,7 @@ export class Chart {
 
   // The slowest lane. Its label begins at the end of its line and may extend into the right margin.
   #last() {
-    const names = this.#names.filter((name) => MAIN.includes(name));
+    const names = this.#keys.filter((key) => MAIN.includes(key));
     return names.sort((one, other) => this.#end(other).x - this.#end(one).x)[0];
   }
 
@@ -333,12 +331,12 @@ export class Chart {
     const font = (lane) => ({ size: 14, color: colour(lane === "generate" ? "plain" : "blue") });
     const common = { showarrow: false, yanchor: "bottom", borderpad: 1 };
     const ended = this.#ended();
-    // The name of a growing line is at its tip.
+    // The key of a growing line is at its tip.
     const growing = MAIN.filter((lane) => this.#lanes.has(lane) && !ended.some((note) => note.lane === lane)).map(
       (lane) => {
         const tip = this.#end(lane, this.#count(this.#lanes.get(lane)));
         const plain = lane === "generate";
-        // If the plain line is to the right of the speculative tip, that tip's name is on its left, if it fits.
+        // If the plain line is to the right of the speculative tip, that tip's key is on its left, if it fits.
         const right = plain || pixels(tip.x) < 96;
         return {
           ...common,

@@ -82,6 +82,7 @@ export interface GammaRecord {
   "gamma": number;
   "sentence": string;
   "factor": string;
+  "faster": boolean;
   "figures": Array<Figure>;
   "notes": Array<Note>;
 }

@@ -207,7 +207,7 @@ export class Stage {
     const words = `Speculative at \u03b3 ${gamma} is computed from this run, not measured.`;
     this.strip.words.textContent = words;
     this.chart.words = `Tokens written over seconds. ${words}`;
-    this.speak(`${this.verdict.headline.textContent} ${this.verdict.notes.textContent}`);
+    this.speak(`${this.verdict.headline.textContent} ${this.verdict.from.textContent}`);
     this.why.hide(); // it concerns the measured length
     for (const view of [this.strip, this.chart]) view.choose(null);
     this.card.open(race, lane, telling(lane));

@@ -22,12 +22,12 @@ export class VerdictPanel {
     this.factor.setAttribute("aria-hidden", "true"); // the sentence says so
     this.headline = el("p", "sd-headline");
     this.warning = el("p", "sd-warning");
-    this.notes = el("div", "sd-notes");
-    this.doubts = fold("sd-doubts", "", [el("div", "sd-doubtWords")]);
+    this.from = el("div", "sd-verdictOrigin");
+    this.notes = fold("sd-verdictNotes", "", [el("div", "sd-verdictNoteWords")]);
     this.figures = el("dl", "sd-figures");
     this.node = el("section", "sd-verdict", "", [
       this.factor,
-      el("div", "sd-verdictWords", "", [this.headline, this.warning, this.notes, this.doubts]),
+      el("div", "sd-verdictWords", "", [this.headline, this.warning, this.from, this.notes]),
       this.figures,
     ]);
   }
@@ -35,14 +35,14 @@ export class VerdictPanel {
   // Nothing is known yet: the progress of each lane is in the place of the figures.
   reset(race) {
     this.factor.hidden = this.warning.hidden = true;
-    this.notes.replaceChildren(
+    this.from.replaceChildren(
       el(
         "span",
         "",
         "Measuring on this machine. The lanes run one after the other, with the same prompt and settings.",
       ),
     );
-    this.doubts.hidden = true;
+    this.notes.hidden = true;
     this.#lanes = new Map(race.begin.lanes.map((key) => [key, el("dd", "", "waiting")]));
     const parts = [...this.#lanes].map(([key, value]) => el("div", "", "", [el("dt", "", labelOf(key)), value]));
     this.figures.replaceChildren(...parts);
@@ -69,25 +69,25 @@ export class VerdictPanel {
   // Where the figures come from. Further remarks are one line, which can be opened.
   origin(race, loaded) {
     if (this.#computed) return;
-    this.notes.replaceChildren(...this.#originOf(race, loaded));
+    this.from.replaceChildren(...this.#originOf(race, loaded));
     this.#remark(race.verdict.notes);
   }
 
   #remark(notes) {
     const [first, ...more] = notes.map(({ text }) => text);
-    this.doubts.hidden = !first;
+    this.notes.hidden = !first;
     if (!first) return;
-    const summary = el("span", "sd-doubt", first);
+    const summary = el("span", "sd-verdictNote", first);
     const count = el("b", "", `+${more.length}`, [el("span", "", more.length > 1 ? " notes" : " note")]);
-    this.doubts.firstChild.replaceChildren(summary, ...(more.length ? [count] : []));
-    this.doubts.lastChild.replaceChildren(...more.map((note) => el("p", "", note)));
+    this.notes.firstChild.replaceChildren(summary, ...(more.length ? [count] : []));
+    this.notes.lastChild.replaceChildren(...more.map((note) => el("p", "", note)));
   }
 
   // Another draft length, computed from the shown run. `found` is its record.
   computed({ verdict: { whatif } }, found) {
     this.#computed = true;
-    this.#say({ ...found, about: false, faster: found.gain > 1 });
-    this.notes.replaceChildren(el("strong", "", whatif.origin));
+    this.#say({ ...found, about: false });
+    this.from.replaceChildren(el("strong", "", whatif.origin));
     this.#remark([...whatif.notes, ...found.notes]);
     this.figures.replaceChildren(...found.figures.map(figureOf));
   }

@@ -24,7 +24,7 @@ export function cardOf(race, address) {
   return {
     factor: factorOf(verdict),
     faster: verdict.faster,
-    sentence: verdict.sentence.slice(0, 400),
+    sentence: [verdict.warning, verdict.sentence].filter(Boolean).join(" ").slice(0, 400),
     figures: verdict.figures.slice(0, 4).map((figure) => [figure.value, figureName(figure)]),
     lanes: Object.keys(LANES)
       .filter((key) => lanes.get(key)?.rounds.length > 1)

@@ -74,10 +74,10 @@ function factsOf(race, lanes) {
 
 // What is not a round: the lane's key, its first line, and the label at the end of its line; of that only the time if
 // the rest follows from the rounds.
-function laneFacts({ name, started, rounds, end }) {
+function laneFacts({ key, started, rounds, end }) {
   const short = { ...started, version: null, lane: null, prompt_ids: null, tokens: null };
-  const follows = end && alike(end, endOf(name, rounds, end.duration));
-  return [name, withoutNames(short, STARTED), follows ? end.duration : end];
+  const follows = end && alike(end, endOf(key, rounds, end.duration));
+  return [key, withoutNames(short, STARTED), follows ? end.duration : end];
 }
 
 // The label at the end of a lane's line, in the server's words.
