@@ -42,7 +42,7 @@ def driven_over_direct(
         return next(event.elapsed_seconds for event in events if isinstance(event, Finished))
 
     def events_of(lane: str, prompt: str) -> Iterator[Event]:
-        return start(make_request(pair, prompt, params), row_of(lane).config(gamma))
+        return start(make_request(pair, prompt, params), row_of(lane).lane_config(gamma))
 
     def through_thread(lane: str, prompt: str) -> float:
         return finished(chain.from_iterable(driven(events_of(lane, prompt), interval)))

@@ -40,7 +40,7 @@ def judged(found: Iterable[Trial]) -> Judgement:
 
 def row(name: str, found: list[Trial]) -> list[str]:
     """A line of the table."""
-    said, ids = judged(found), next(trial.token_ids for trial in found if trial.config == SPECULATIVE)
+    said, ids = judged(found), next(trial.token_ids for trial in found if trial.lane_config == SPECULATIVE)
     low, high = said.spread or (0.0, 0.0)
     return [
         name,

@@ -30,7 +30,7 @@ def main() -> None:
     plan = Plan(tuple(read_prompts(EXAMPLES)), CONFIGS, params, RUNS)
     first, second = (list(filter(None, trials(pair, plan))) for _ in range(2))
     choice, fresh = fixed_fastest(summarise(first)), summarise(second)
-    best, scored = fixed_fastest(fresh), find(fresh, choice.config)
+    best, scored = fixed_fastest(fresh), find(fresh, choice.lane_config)
     told = f"fresh runs are best at γ {best.gamma}, {numbers.times(best.gains)}"
     print(f"The sweep chose γ {choice.gamma}, {numbers.times(choice.gains)}; {told}.")
     print(f"There the choice reaches {numbers.times(scored.gains)}: {scored.gain / best.gain:.3f} of the best.")

@@ -26,7 +26,7 @@ COLUMNS = ("Lane", "γ", "over plain `generate`", "guesses kept", "tokens a targ
 def row(summary: Summary) -> list[str]:
     alpha, length = summary.figure("alpha"), summary.figure("mean_acceptance_length")
     return [
-        summary.config.row.choice,
+        summary.lane_config.row.choice,
         "" if summary.gamma is None else str(summary.gamma),
         numbers.times(summary.gains),
         "" if alpha is None else numbers.percent(alpha),

@@ -148,7 +148,7 @@ def compiling(took: Mapping[LaneConfig, float], found: Sequence[Trial]) -> dict[
     for config, first in took.items():
         runs: dict[int, float] = {}
         for trial in found:
-            if trial.config == config:
+            if trial.lane_config == config:
                 seconds = trial.metrics.prefill_seconds + trial.metrics.decode_seconds
                 runs[trial.run] = runs.get(trial.run, 0.0) + seconds
         if config.lane in COMPILED:
@@ -223,7 +223,7 @@ def measured(
     requests = [make_request(pair, item.message(pair.tokenizer), params) for item in items]
     room = max(len(request.prompt_ids) for request in requests) + params.max_new_tokens
     with on_the_table(peers(pair, room)):
-        every = [row_of(key).config(gamma) for key in KEYS]
+        every = [row_of(key).lane_config(gamma) for key in KEYS]
         took, failed = first_calls(pair, every, requests)
         if BASELINE in failed:
             raise SystemExit(f"Plain generate is what all others are compared with, and it failed: {failed[BASELINE]}")

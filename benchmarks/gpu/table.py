@@ -189,7 +189,7 @@ def _settings(setting: Setting, params: SamplingParams) -> Found:
 
 def _lane(measured: Sequence[Trial], config: LaneConfig) -> Found:
     """The figures of one lane: its rate and gain in each run, and medians of its costs."""
-    summary = next(each for each in summarise(measured) if each.config == config)
+    summary = next(each for each in summarise(measured) if each.lane_config == config)
     loop = EAGER_LOOP if config.lane == EAGER.lane else LOOP
     runs = sorted({trial.run for trial in measured})
     sides = [RunMetrics(*(_pooled(measured, run, each) for each in (BASELINE, config, loop))) for run in runs]
@@ -213,7 +213,7 @@ def _lane(measured: Sequence[Trial], config: LaneConfig) -> Found:
 
 
 def _pooled(measured: Sequence[Trial], run: int, config: LaneConfig) -> Metrics | None:
-    found = [trial.metrics for trial in measured if trial.run == run and trial.config == config]
+    found = [trial.metrics for trial in measured if trial.run == run and trial.lane_config == config]
     return pool(found) if found else None
 
 

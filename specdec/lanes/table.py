@@ -90,7 +90,7 @@ class Lane:
         """Its name in links, recordings and on the command line; unique among the lanes."""
         return self.name if self.gamma is None else f"{self.name}:{self.gamma}"
 
-    def config(self, gamma: int | str | Policy | None) -> LaneConfig:
+    def lane_config(self, gamma: int | str | Policy | None) -> LaneConfig:
         """The config of this row at the caller's draft length ``gamma``."""
         if self.lengths == "none":
             return LaneConfig(self.name)
@@ -114,7 +114,7 @@ def race_configs(keys: Iterable[str], gamma: int | str | Policy) -> dict[str, La
     at_zero = policy_of(gamma) == Fixed(0)
     rows = {key: row_of(key) for key in keys}
     loops = [row.key for row in LANES if row.key in rows and (row.gamma == 0 or (at_zero and row.lengths == "any"))]
-    return {key: row.config(gamma) for key, row in rows.items() if key not in loops[1:]}
+    return {key: row.lane_config(gamma) for key, row in rows.items() if key not in loops[1:]}
 
 
 def key_of(lane: str, gamma: int | str, keys: Collection[str]) -> str:
@@ -143,7 +143,7 @@ def lane_configs(keys: Sequence[str], gammas: Sequence[int | str]) -> tuple[Lane
     found: list[LaneConfig] = []
     for row in map(row_of, keys):
         if row.lengths == "none" or row.gamma is not None:
-            found.append(row.config(None))
+            found.append(row.lane_config(None))
         else:
             found += [
                 LaneConfig(row.name, g) for g in gammas if g != 0 and (row.lengths == "any" or isinstance(g, int))

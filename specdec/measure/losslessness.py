@@ -221,7 +221,7 @@ def _require_testable(params: SamplingParams, draws: int, tokens: int, lane: str
 class Sample:
     """The continuations that one lane draws, and what becomes of its guesses."""
 
-    config: LaneConfig
+    lane_config: LaneConfig
     acceptance: Acceptance = Lossless()
     drawn: list[Ids] = field(default_factory=list)
     statuses: Counter[Status] = field(default_factory=Counter)
@@ -229,7 +229,7 @@ class Sample:
 
     def start(self, request: Request) -> Iterator[Event]:
         """The events of one draw. The lane's arguments are checked at once."""
-        return start(request, self.config, self.acceptance)
+        return start(request, self.lane_config, self.acceptance)
 
     def add(self, result: Result) -> None:
         self.drawn.append(tuple(result.token_ids))

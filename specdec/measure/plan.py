@@ -37,7 +37,7 @@ class Trial:
         return self.run, self.prompt, self.lane, self.gamma
 
     @property
-    def config(self) -> LaneConfig:
+    def lane_config(self) -> LaneConfig:
         return LaneConfig(self.lane, self.gamma)
 
 

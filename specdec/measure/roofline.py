@@ -181,7 +181,7 @@ def limit_record(limit: Limit | str, pair: Pair, plan: Plan, trials: Sequence[Tr
             continue
         # All rounds count, because the seconds include all rounds too.
         seconds, guesses, tokens = run.lane.seconds_per_token, run.guesses, run.tokens_of_all
-        if found.config in (BASELINE, LOOP):
+        if found.lane_config in (BASELINE, LOOP):
             least = limit.plain(cached)
         elif found.lane == LOOP.lane and isinstance(found.gamma, int) and guesses and tokens:
             least = limit.speculative(guesses, tokens, cached)

@@ -48,7 +48,7 @@ class Summary:
         return median_low(self.gains) if self.gains else None
 
     @property
-    def config(self) -> LaneConfig:
+    def lane_config(self) -> LaneConfig:
         return LaneConfig(self.lane, self.gamma)
 
     @property
@@ -65,7 +65,7 @@ def summarise(trials: Iterable[Trial], baseline: LaneConfig = BASELINE) -> list[
     """A summary for each config, of the ``comparable`` trials."""
     by_config: dict[LaneConfig, list[Trial]] = defaultdict(list)
     for trial in comparable(trials):
-        by_config[trial.config].append(trial)
+        by_config[trial.lane_config].append(trial)
     base, loop = ({(t.run, t.prompt): t for t in by_config.get(config, ())} for config in (baseline, LOOP))
     return [_summary(by_config[config], base, loop) for config in sorted(by_config, key=_place)]
 
@@ -78,7 +78,7 @@ def comparable(trials: Iterable[Trial]) -> list[Trial]:
     trials = list(trials)
     cells: dict[LaneConfig, set[tuple[int, str]]] = defaultdict(set)
     for trial in trials:
-        cells[trial.config].add((trial.run, trial.prompt))
+        cells[trial.lane_config].add((trial.run, trial.prompt))
     shared = set.intersection(*cells.values()) if cells else set()
     return [trial for trial in trials if (trial.run, trial.prompt) in shared] if shared else trials
 
@@ -93,7 +93,7 @@ class Share:
 
 
 def share_of(trials: Iterable[Trial], plan: Plan) -> Share:
-    done = {(trial.run, trial.prompt, trial.config) for trial in trials}
+    done = {(trial.run, trial.prompt, trial.lane_config) for trial in trials}
 
     def complete(run: int, prompt: str) -> bool:
         return all((run, prompt, config) in done for config in plan.configs)
@@ -111,14 +111,18 @@ def best_lengths(summaries: Sequence[Summary]) -> list[Summary]:
     """Each lane at its fastest draft length, without plain ``generate`` and without lanes that have no speed-up."""
     best: dict[str, Summary] = {}
     for summary in summaries:
-        key = summary.config.key
-        if summary.gain and summary.config != BASELINE and (key not in best or summary.gain > (best[key].gain or 0.0)):
+        key = summary.lane_config.key
+        if (
+            summary.gain
+            and summary.lane_config != BASELINE
+            and (key not in best or summary.gain > (best[key].gain or 0.0))
+        ):
             best[key] = summary
     return list(best.values())
 
 
 def find(summaries: Sequence[Summary], config: LaneConfig) -> Summary | None:
-    return next((s for s in summaries if s.config == config), None)
+    return next((s for s in summaries if s.lane_config == config), None)
 
 
 def auto_share(trials: Iterable[Trial]) -> dict[str, float]:
@@ -127,7 +131,7 @@ def auto_share(trials: Iterable[Trial]) -> dict[str, float]:
     The best length is chosen on every second run, and both are compared on the other runs, so that luck does not
     decide. Each speed is relative to plain ``generate`` in the same run. Only prompts with all of these speeds count.
     """
-    rates = {(t.config, t.prompt, t.run): rate for t in trials if (rate := t.metrics.tokens_per_second)}
+    rates = {(t.lane_config, t.prompt, t.run): rate for t in trials if (rate := t.metrics.tokens_per_second)}
     runs = sorted({run for _, _, run in rates})
     configs = {config for config, _, _ in rates}
     fixed = {config for config in configs if config.lane == LOOP.lane and isinstance(config.gamma, int)}

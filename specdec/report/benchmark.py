@@ -100,7 +100,7 @@ def closed_form_table(trials: Sequence[Trial]) -> FigureTable | None:
 
 def repetition(trials: Iterable[Trial]) -> str:
     """The share of repeated 4-grams in plain ``generate``'s text: repetitive text raises every acceptance."""
-    shares = {t.prompt: repeated_ngrams(t.token_ids) for t in trials if t.config == BASELINE}
+    shares = {t.prompt: repeated_ngrams(t.token_ids) for t in trials if t.lane_config == BASELINE}
     if len(shares) > 8:
         return f"Repeated 4-grams in the median text: {numbers.percent(median(shares.values()))}."
     return "Repeated 4-grams: " + ", ".join(f"{name} {numbers.percent(share)}" for name, share in shares.items()) + "."

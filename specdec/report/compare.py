@@ -84,7 +84,7 @@ def compare_results(files: Sequence[Results]) -> ResultsComparison:
 
 
 def _drafts(row: ComparisonRow) -> bool:
-    return row.summary.config not in (BASELINE, LOOP)
+    return row.summary.lane_config not in (BASELINE, LOOP)
 
 
 def _same_pair_and_machine(files: Sequence[Results]) -> bool:
@@ -115,13 +115,13 @@ def _asked(results: Results) -> dict[str, tuple[str, object]]:
 
 def comparison_cells(row: ComparisonRow) -> list[str]:
     """The cells of a row, under ``COLUMNS``."""
-    found, plain = row.summary, row.summary.config == BASELINE
+    found, plain = row.summary, row.summary.lane_config == BASELINE
     alpha, tokens = found.figure("alpha"), found.figure("mean_acceptance_length")
     return [
         str(row.file),
         row.pair,
         row.machine,
-        found.config.label,
+        found.lane_config.label,
         "1" if plain else numbers.times(found.gains),
         numbers.spread(found.rates, numbers.rate, found.figure("tokens_per_second")),
         "" if alpha is None else numbers.percent(alpha),

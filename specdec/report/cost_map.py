@@ -22,7 +22,7 @@ class Point:
     """A lane on some prompts: measured cost coefficient, acceptance rate, and gain over our loop without a draft."""
 
     label: str
-    config: LaneConfig
+    lane_config: LaneConfig
     c: float
     alpha: float
     speculation: float
@@ -33,12 +33,12 @@ def point(label: str, summary: Summary) -> Point | None:
     found = judge(summary.sides, summary.gamma)
     if found.c is None or found.alpha is None or found.speculation is None:
         return None
-    return Point(label, summary.config, found.c, found.alpha, found.speculation)
+    return Point(label, summary.lane_config, found.c, found.alpha, found.speculation)
 
 
 def points(trials: Sequence[Trial]) -> list[Point]:
     """A point for each category and lane, each lane at its best draft length over all prompts."""
-    lanes = [s.config for s in best_lengths(summarise(trials)) if s.config != LOOP]
+    lanes = [s.lane_config for s in best_lengths(summarise(trials)) if s.lane_config != LOOP]
     found = []
     for category in dict.fromkeys(trial.category for trial in trials):
         summaries = summarise([trial for trial in trials if trial.category == category])
@@ -49,7 +49,7 @@ def points(trials: Sequence[Trial]) -> list[Point]:
 
 def measured_growth(trials: Sequence[Trial]) -> float | None:
     """The v of our fastest draft length, over all prompts; None if it was not measured."""
-    best = fastest([s for s in summarise(trials) if s.config != LOOP])
+    best = fastest([s for s in summarise(trials) if s.lane_config != LOOP])
     return judge(best.sides, best.gamma).v if best else None
 
 

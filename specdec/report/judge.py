@@ -218,14 +218,14 @@ def judge_lengths(
     """
     if not share.whole:
         return Judgement(Kind.TOO_EARLY)
-    drafting = [s for s in summaries if s.lane == LOOP.lane and s.config != LOOP]
+    drafting = [s for s in summaries if s.lane == LOOP.lane and s.lane_config != LOOP]
     best = fastest(drafting or summaries)
     if best is None:
         return Judgement(Kind.TOO_FEW_TOKENS if drafting else Kind.NOT_MEASURED)
     gains = {s.gamma: s.gain for s in drafting if isinstance(s.gamma, int) and s.gain}
     shorter = isinstance(best.gamma, int) and min(gains, default=best.gamma) < best.gamma
     doubts = [Doubt.LUCK] if len(best.gains) == 1 and _stands_out(gains) else []
-    doubts += [Doubt.ABOVE_LIMIT] if of_limit.get(best.config, 0.0) > 1 / SHRUNK else []
+    doubts += [Doubt.ABOVE_LIMIT] if of_limit.get(best.lane_config, 0.0) > 1 / SHRUNK else []
     return judge(best.sides, best.gamma, shorter_lost=shorter, doubts=doubts)
 
 

@@ -136,13 +136,13 @@ def _percent(share: Share) -> str:
 
 def _drafting(summaries: Sequence[Summary]) -> list[Summary]:
     """Our lanes that draft: all but the loop."""
-    return [s for s in summaries if s.lane == LOOP.lane and s.config != LOOP]
+    return [s for s in summaries if s.lane == LOOP.lane and s.lane_config != LOOP]
 
 
 def _loop_faster(summaries: Sequence[Summary]) -> str:
     """A sentence that our loop alone is faster than the headline's draft length, if it is."""
     leader = fastest(summaries)
-    if leader is None or leader.config != LOOP or fastest(_drafting(summaries)) is None:
+    if leader is None or leader.lane_config != LOOP or fastest(_drafting(summaries)) is None:
         return ""
     return sentences.LOOP_FASTER.format(times=numbers.times(leader.gains))
 
@@ -166,7 +166,7 @@ def _rivals(summaries: Sequence[Summary], found: Judgement) -> list[str]:
     rival = max(others, key=lambda s: s.gain or 0.0, default=None)
     if rival is None:
         return []
-    fields = {"Rival": rival.config.label, "times": numbers.times(rival.gains)}
+    fields = {"Rival": rival.lane_config.label, "times": numbers.times(rival.gains)}
     leader = fastest(summaries)
     if leader is None:
         kind = "alone, unclear" if no_clear_difference(rival.gains) else "alone"
@@ -175,7 +175,9 @@ def _rivals(summaries: Sequence[Summary], found: Judgement) -> list[str]:
     elif no_clear_difference(_against(rival, leader), (rival.gain or 0.0) / (leader.gain or 1.0)):
         kind = "alike"
     else:
-        first = found.kind in LOSING and leader.config != LOOP  # otherwise something faster than plain is named before
+        first = (
+            found.kind in LOSING and leader.lane_config != LOOP
+        )  # otherwise something faster than plain is named before
         kind = "faster" if first else "faster still"
     return [sentences.RIVALS[kind].format(**fields)]
 

@@ -93,7 +93,7 @@ def _decode_endpoint(jobs: JobQueue, limits: Limits) -> Callable[..., AsyncItera
                 ignore_eos,
             )  # fmt: skip
             limits.take(params.max_new_tokens, stop=params.stop)
-            config, message = row_of(lane).config(gamma), message_of(prompt, chat)
+            config, message = row_of(lane).lane_config(gamma), message_of(prompt, chat)
             task = Task(
                 partial(_decoded, prompt=message, params=params, config=config, seconds=limits.seconds),
                 max_new_tokens,

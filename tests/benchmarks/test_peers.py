@@ -37,7 +37,7 @@ def pair_of(draft=None) -> specdec.Pair:
 
 
 def ids_of(request: Request, key: str) -> list[int]:
-    return specdec.collect(specdec.driven(start(request, row_of(key).config(3)))).token_ids
+    return specdec.collect(specdec.driven(start(request, row_of(key).lane_config(3)))).token_ids
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_every_lane_is_in_the_document_with_its_number_of_equal_texts(program) -
     written = program(pair_of())
     assert written.startswith("# Performance\n\nWritten by hand.\n")
     with peers.on_the_table(peers.peers(pair_of(), 1)):
-        labels = {key: peers._name(row_of(key).config(3)) for key in peers.KEYS}
+        labels = {key: peers._name(row_of(key).lane_config(3)) for key in peers.KEYS}
     lines = {
         key: next(line for line in written.splitlines() if line.startswith(f"| {labels[key]} |")) for key in labels
     }

@@ -67,7 +67,7 @@ def test_every_call_of_a_plan_once_and_the_order_rotates(pair) -> None:
     assert {trial.prompt: trial.token_ids for trial in found}.keys() == {"one", "two"}
     for name in ("one", "two"):
         assert len({trial.token_ids for trial in found if trial.prompt == name}) == 1
-    firsts = [trial.config for place, trial in enumerate(found) if place % 4 == 0]
+    firsts = [trial.lane_config for place, trial in enumerate(found) if place % 4 == 0]
     assert len(set(firsts)) > 1
 
 

@@ -37,7 +37,7 @@ def results(
 
 def test_a_row_a_lane_at_its_best_length_plain_first() -> None:
     found = compare_results([results()])
-    assert [row.summary.config for row in found.rows] == [BASELINE, LOOP, FAST, LOOKUP]
+    assert [row.summary.lane_config for row in found.rows] == [BASELINE, LOOP, FAST, LOOKUP]
     assert found.sentence == "" and {row.differs for row in found.rows} == {""}
     first, told = (dict(zip(COLUMNS, comparison_cells(found.rows[at]), strict=True)) for at in (0, 2))
     assert told["Pair"] == told["Machine"] == "", "said once"
@@ -82,7 +82,7 @@ def test_runs_and_versions_that_differ_are_named_only() -> None:
 
 def test_the_points_of_all_files_have_the_numbers_of_their_rows() -> None:
     found = compare_results([results(), results()]).points
-    assert [(point.label, point.config) for point in found] == [
+    assert [(point.label, point.lane_config) for point in found] == [
         ("1", FAST), ("1", LOOKUP), ("2", FAST), ("2", LOOKUP),
     ]  # fmt: skip
 
@@ -90,7 +90,7 @@ def test_the_points_of_all_files_have_the_numbers_of_their_rows() -> None:
 def test_files_that_differ_in_temperature_alone_are_ordered_by_it() -> None:
     """Files that differ in temperature alone give the chart over temperature. Other differences give no chart."""
     found = compare_results([results(temperature=0.7), results(), results(temperature=1.2)]).by_temperature
-    assert [(at, summary.config) for at, summary in found] == [
+    assert [(at, summary.lane_config) for at, summary in found] == [
         (at, config) for at in (0.0, 0.7, 1.2) for config in (FAST, LOOKUP)
     ]
     pair = copy.deepcopy(PAIR)
@@ -102,5 +102,5 @@ def test_files_that_differ_in_temperature_alone_are_ordered_by_it() -> None:
 def test_results_without_plain_generate_have_no_speed_up_to_compare() -> None:
     """Results that were stopped before plain ran have rates only, and no row is invented for them."""
     bare = results()
-    found = compare_results([Results(bare.about, bare.plan, [t for t in bare.trials if t.config != BASELINE])])
+    found = compare_results([Results(bare.about, bare.plan, [t for t in bare.trials if t.lane_config != BASELINE])])
     assert found.rows == [] and found.points == [] and found.sentence.startswith("There is nothing to compare")

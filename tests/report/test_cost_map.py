@@ -20,7 +20,7 @@ def test_a_point_a_category_at_the_best_length_over_all_prompts() -> None:
         runs += [(SLOW, drafting(8, kept, 0.09, 1.8, 5.0))]
         found += [trial(0, config, events, category, category) for config, events in runs]
     one, other = points(found)
-    assert (one.label, other.label) == ("a", "b") and one.config == other.config == FAST
+    assert (one.label, other.label) == ("a", "b") and one.lane_config == other.lane_config == FAST
     assert one.c == pytest.approx(0.1) == other.c and one.alpha == 1 and other.alpha == pytest.approx(5 / 6, abs=0.02)
     assert one.speculation > other.speculation > 1
     assert measured_growth(found) == pytest.approx(2.0, abs=0.05)

@@ -272,7 +272,7 @@ def test_the_luckiest_of_many_lengths(gains: dict[int, float], count: int, kind:
     found = judge_lengths(summaries, Share(1, 1, whole=True))
     assert found.kind is kind and (Doubt.LUCK in found.doubts) == (kind is Kind.NOISY)
     for part, above in ((1.04, False), (1.1, True)):
-        limited = judge_lengths(summaries, Share(1, 1, whole=True), {s.config: part for s in summaries})
+        limited = judge_lengths(summaries, Share(1, 1, whole=True), {s.lane_config: part for s in summaries})
         assert (Doubt.ABOVE_LIMIT in limited.doubts) == above
         assert limited == found if not above else limited.kind is Kind.NOISY
 

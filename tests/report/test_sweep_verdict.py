@@ -50,7 +50,7 @@ def trial(run: int, prompt: str, name: str, gamma, metrics: Metrics, ids=(1, 2, 
 
 def judged(found: list[Trial], runs: int = 0) -> Overall:
     """The outcome of a plan with only these trials."""
-    configs = tuple(dict.fromkeys(t.config for t in found))
+    configs = tuple(dict.fromkeys(t.lane_config for t in found))
     prompts = tuple(PromptItem(name, "c", name) for name in dict.fromkeys(t.prompt for t in found))
     return overall(found, Plan(prompts, configs, specdec.SamplingParams(64), runs or 1 + max(t.run for t in found)))
 
@@ -130,7 +130,7 @@ def test_a_summary_compares_within_a_run_and_survives_a_hiccup() -> None:
         trial(7, "a", "speculative", 4, DRAFTED),
     ]  # fmt: skip
     summaries = summarise(found)
-    assert [s.config for s in summaries] == [BASELINE, LOOP, ("speculative", 4)]
+    assert [s.lane_config for s in summaries] == [BASELINE, LOOP, ("speculative", 4)]
     loop, drafted = summaries[1:]
     assert loop.gains == pytest.approx([1.1, 1.1]), "only what all configs have run is compared"
     assert drafted.gains == pytest.approx([1.1 / 0.63] * 2)
@@ -184,7 +184,7 @@ def test_one_page_names_one_fastest_length() -> None:
     assert found.judgement.gamma == 2 and found.judgement.kind is Kind.FASTER_BY_ENGINE
     assert "γ 2, the fastest of γ 2 and 4," in found.headline
     assert "(γ 0) was faster: 1.43x" in found.headline
-    plan = Plan((PromptItem("a", "c", "a"),), tuple(t.config for t in ran), specdec.SamplingParams(64), 1)
+    plan = Plan((PromptItem("a", "c", "a"),), tuple(t.lane_config for t in ran), specdec.SamplingParams(64), 1)
     assert table[marked(table, ran, plan)].gamma == 0
     pays = judged([*ran[:2], trial(0, "a", "speculative", 2, lane(100, 40, 0.1, 0.4, 0.5, (60, 30, 70)))])
     assert "was faster" not in pays.headline

@@ -211,7 +211,7 @@ def trials_of(lines: Iterable[str], plan: Plan, name: str) -> list[Trial]:
         if (
             trial is not None
             and trial.run in range(plan.runs)
-            and trial.config in configs
+            and trial.lane_config in configs
             and trial.category == categories.get(trial.prompt)
             and trial.greedy == plan.params.greedy
         ):

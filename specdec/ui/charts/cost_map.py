@@ -45,7 +45,7 @@ def map_figure(points: Sequence[Point], v: float | None) -> go.Figure:
         _name_points(figure, points, most, (line, papers))
     figure.update_yaxes(title_text="Acceptance \u03b1 (% of tested guesses)", range=[0, 100], dtick=20)
     figure.update_xaxes(title_text="Cost coefficient c (draft pass / target pass)", range=[-0.02 * most, most])
-    return styled(figure, HEIGHT, legend=1 + grown + len({point.config for point in points}), hover="closest")
+    return styled(figure, HEIGHT, legend=1 + grown + len({point.lane_config for point in points}), hover="closest")
 
 
 def _add_line(figure: go.Figure, line: Line, look: dict[str, Any], name: str = "", **more: Any) -> None:
@@ -56,8 +56,8 @@ def _add_line(figure: go.Figure, line: Line, look: dict[str, Any], name: str = "
 
 
 def _add_points(figure: go.Figure, points: Sequence[Point], most: float) -> None:
-    for config in dict.fromkeys(point.config for point in points):
-        found = [point for point in points if point.config == config]
+    for config in dict.fromkeys(point.lane_config for point in points):
+        found = [point for point in points if point.lane_config == config]
         sign = config.row.sign or "star"
         colour = COLOURS[config.row.colour]
         figure.add_scatter(

@@ -132,7 +132,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
 
     Drawn from top to bottom, so that the categories' names are horizontal on a phone too.
     """
-    lanes = [s.config for s in summarise(trials) if s.gains and s.config != BASELINE]
+    lanes = [s.lane_config for s in summarise(trials) if s.gains and s.lane_config != BASELINE]
     categories, most = list(dict.fromkeys(trial.category for trial in trials)), max(1, MOST_ROWS // max(1, len(lanes)))
     groups = [(shown(c), summarise([t for t in trials if t.category == c])) for c in categories[:most]]
     if len(categories) > 1:

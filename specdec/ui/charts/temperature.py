@@ -19,10 +19,10 @@ def temperature_figure(found: Sequence[tuple[float, Summary]]) -> go.Figure:
     expected, the mean of the sum of min(p, q) over the tested guesses; only sampled runs record it.
     """
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.07, row_heights=[0.55, 0.45])
-    rows = list(dict.fromkeys(summary.config.row for _, summary in found))
+    rows = list(dict.fromkeys(summary.lane_config.row for _, summary in found))
     expects = False
     for row in rows:
-        line = [(at, summary) for at, summary in found if summary.config.row == row]
+        line = [(at, summary) for at, summary in found if summary.lane_config.row == row]
         colour = COLOURS[row.colour]
         look = {"line": {"color": colour, "width": 2}, "marker": {"size": 9, "symbol": row.sign or "star"}}
         gains = [summary.gains for _, summary in line]

@@ -178,7 +178,7 @@ def _size(
 def _tables(trials: Sequence[Trial]) -> str:
     """A row for each lane over all prompts, and folds with the rows of each category and the places in a draft."""
     every, lanes = benchmark_table(summary_rows(trials)), len(summarise(trials))
-    kept = by_place([(s.config, pool(side.lane for side in s.sides)) for s in summarise(trials) if s.sides])
+    kept = by_place([(s.lane_config, pool(side.lane for side in s.sides)) for s in summarise(trials) if s.sides])
     places = html.folded("By place in the draft", html.table_html(kept)) if kept else ""
     if (rows := len(every.rows)) == lanes:
         return html.table_html(every) + places

@@ -113,7 +113,7 @@ def test_a_name_is_cut_and_is_no_markup() -> None:
 
 def test_the_temperature_chart_has_gain_acceptance_and_expected_acceptance() -> None:
     ran = [trial(0, BASELINE, plain(2.0)), trial(0, SPECULATIVE, drafting(5, (3, 1), 0.01, 1.0, made=3))]
-    (greedy,) = [summary for summary in summarise(ran) if summary.config == SPECULATIVE]
+    (greedy,) = [summary for summary in summarise(ran) if summary.lane_config == SPECULATIVE]
     lane = greedy.sides[0].lane
     expected = replace(lane, overlap_at=tuple(tested / 4 for tested in lane.tested_at))
     sampled = replace(greedy, sides=[replace(greedy.sides[0], lane=expected)])
