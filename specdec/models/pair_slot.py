@@ -19,8 +19,8 @@ from specdec.models.pair import Pair
 class Slot:
     """Holds the loaded pair. A reference to ``pair`` that is kept beyond a call keeps its memory too.
 
-    ``facts`` are those of ``Pair.facts``, and ``chat`` says whether its tokenizer has a chat template. Both can be read
-    while another pair is being loaded.
+    ``facts`` are those of ``Pair.describe``, on a GPU those of ``Pair.facts``. ``chat`` says whether its tokenizer has a
+    chat template. Both can be read while another pair is being loaded.
     """
 
     def __init__(self, plan: PairPlan):
@@ -63,7 +63,8 @@ class Slot:
 
     def _take(self, plan: PairPlan, pair: Pair) -> None:
         self._plan, self._pair = plan, pair
-        self.facts: PairFacts = pair.facts()
+        # On a CPU the draft's number type is known only after the passes were compared. A lent GPU runs none here.
+        self.facts: PairFacts = pair.describe() if pair.device.type == "cpu" else pair.facts()
         self.chat = bool(getattr(pair.tokenizer, "chat_template", None))
 
     def _restore(self, error: Exception) -> None:

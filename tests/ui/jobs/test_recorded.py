@@ -62,7 +62,9 @@ def test_the_recorded_race_is_of_the_embedded_pair_as_it_is() -> None:
     prompt = read_prompts(EXAMPLES)[0].prompt
     text = specdec.collect(specdec.speculative(pair, prompt, params=params)).token_ids
     assert all(specdec.collect(events).token_ids == text for events in lanes)
-    assert json.loads(lines[0])["pair"] == provenance.pair_line(pair.facts())
+    begin = json.loads(lines[0])
+    assert all(begin["pair"] == provenance.pair_line(events[0].pair) for events in lanes)
+    assert begin["pair"].replace(", int8", "") == provenance.pair_line(pair.facts())  # the machine may have no compiler
 
 
 def test_the_recorded_verdict_names_the_definitions_of_today() -> None:
