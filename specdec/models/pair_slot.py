@@ -19,8 +19,8 @@ from specdec.models.pair import Pair
 class Slot:
     """Holds the loaded pair. A reference to ``pair`` that is kept beyond a call keeps its memory too.
 
-    ``facts`` are those of ``Pair.describe``, on a GPU those of ``Pair.facts``. ``chat`` says whether its tokenizer has a
-    chat template. Both can be read while another pair is being loaded.
+    ``facts`` are those of ``Pair.describe``, on a GPU those of ``Pair.facts``; ``chat`` says whether the tokenizer has
+    a chat template. Both can be read while another pair is being loaded.
     """
 
     def __init__(self, plan: PairPlan):
