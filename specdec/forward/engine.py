@@ -108,7 +108,7 @@ class EagerEngine:
         lean = lean_model(model)
         if isinstance(lean, str):
             return HFForward(model)
-        return LeanForward(lean.rounded() if rounded else lean)
+        return LeanForward(lean.rounded() if rounded else lean.halved())
 
     def run(self, name: str, key: Hashable | None, step: Callable[[], T]) -> T:
         return step()

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from specdec.forward.kv_buffer import KVBuffer, PassView
-from specdec.forward.native.passes import MOST, NativePass, NotNative
+from specdec.forward.native.passes import MOST, NativePass, NotNative, Read, worth_halving
 from specdec.forward.weights import Layer, Weights
 
 
@@ -26,8 +26,8 @@ class LeanModel(Weights):
     def __init__(self, model: PreTrainedModel):
         super().__init__(model)
         self._native: NativePass | None = None
-        self.rounds = False  # whether native passes read the matrices in 8 bits
-        self._rounded: LeanModel | None = None
+        self._read: Read = "float32"  # in which numbers native passes read the matrices
+        self._variants: dict[Read, LeanModel | None] = {}  # None: it is of no use
         self.why_torch: str | None = None
         self.use_native()
 
@@ -35,7 +35,7 @@ class LeanModel(Weights):
         """Run passes over few rows in C, if there are such for this model; else ``why_torch`` says why not."""
         self._native = None
         try:
-            self._native, self.why_torch = NativePass(self, self.rounds), None
+            self._native, self.why_torch = NativePass(self, self._read), None
         except NotNative as error:
             self.why_torch = str(error)
 
@@ -49,14 +49,31 @@ class LeanModel(Weights):
         Passes over many rows read the matrices as they are. Without native passes it is this model itself. A change of
         ``weight.data``, which torch does not count, is not seen: the guesses are then worse, and the text is right.
         """
+        return self._variant("int8")
+
+    def halved(self) -> LeanModel:
+        """The same model, whose native passes read each matrix of bfloat16 numbers in 16 bits; logits stay bit-equal.
+
+        Checkpoints mostly have such numbers, which are kept here as float32. A pass over few rows of a large model
+        waits for memory, so it takes less time. Where that would not help, or memory is short, it is this model itself.
+        """
+        if "bfloat16" not in self._variants and not worth_halving(self):
+            self._variants["bfloat16"] = None  # asked once, because the copies themselves take memory
+        return self._variant("bfloat16")
+
+    def _variant(self, read: Read) -> LeanModel:
         if self._native is None:
             return self
-        if self._rounded is None:
+        if read not in self._variants:
             found = copy.copy(self)
-            found.rounds = True
+            found._read = read
             found.use_native()
-            self._rounded = found
-        return self._rounded
+            self._variants[read] = found
+        return self._variants[read] or self
+
+    def bytes_of(self, weight: torch.Tensor) -> int:
+        """How many bytes of one of its weights a pass over few rows reads."""
+        return weight.nbytes if self._native is None else self._native.bytes_of(weight)
 
     def first(self, count: int) -> LeanModel:
         """The first ``count`` layers with the same embedding, norm and head."""
@@ -71,6 +88,8 @@ class LeanModel(Weights):
 
     def new_buffer(self) -> KVBuffer:
         """Room for one call's keys and values."""
+        if self._native and self._native.outdated:
+            self.use_native()
         return KVBuffer(len(self.layers), self.shape, self.embedding, self.rotary)
 
     def forward(

@@ -57,10 +57,10 @@ def why_torch_passes(model: PreTrainedModel) -> str | None:
     return lean.why_torch
 
 
-def round_weights(model: PreTrainedModel) -> None:
-    """Make what ``LeanModel.rounded`` reads, so that the first pass that needs it does not have to."""
+def copy_weights(model: PreTrainedModel, rounded: bool = False) -> None:
+    """Make what ``LeanModel.halved`` or ``rounded`` reads, so that the first pass that needs it does not have to."""
     if not isinstance(lean := lean_model(model), str):
-        lean.rounded()
+        _ = lean.rounded() if rounded else lean.halved()
 
 
 def context_length(config: Any) -> int | None:

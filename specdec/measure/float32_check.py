@@ -10,8 +10,8 @@ import torch
 
 from specdec.forward.accelerate_private import is_spread
 from specdec.measure.result import LaneEvents, first_difference, started_of, written_ids
-from specdec.models.memory import free_bytes
 from specdec.models.pair import Pair
+from specdec.runtime.memory import free_bytes
 from specdec.runtime.sampling import Sampler
 from specdec.runtime.tokens import TokenBuffer
 

@@ -33,8 +33,8 @@ from specdec.forward.lean_check import lean_model
 from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import summarise
-from specdec.models.memory import free_bytes
 from specdec.models.pair import Pair
+from specdec.runtime.memory import free_bytes
 
 LARGEST = 1 << 30  # bytes of the buffer; larger ones are read at the same rate
 SIDE = {"cpu": 1024, "cuda": 8192}  # rows and columns of the matrix of the products
@@ -87,7 +87,7 @@ class Limit:
 
 def weight_bytes(lean: LeanModel) -> int:
     """Bytes of the matrices that every pass over few rows reads completely."""
-    return sum(weight.numel() if lean.rounds and weight.dim() > 1 else weight.nbytes for weight in _matrices(lean))
+    return sum(map(lean.bytes_of, _matrices(lean)))
 
 
 def work_of(lean: LeanModel, rows: float, cached: float) -> Work:
@@ -106,6 +106,7 @@ def work_of(lean: LeanModel, rows: float, cached: float) -> Work:
 def limit_of(pair: Pair) -> Limit | str:
     """Measure the rates for both models of a pair. A sentence instead, if the work of its passes is not known."""
     target, draft = lean_model(pair.target), _draft_lean(pair)
+    target = target.halved() if isinstance(target, LeanModel) else target
     for role, lean in (("target", target), ("draft", draft)):
         if isinstance(lean, str):
             return f"The work of a pass of the {role} is not known. {lean}"
@@ -117,7 +118,7 @@ def _draft_lean(pair: Pair) -> LeanModel | str | None:
     draft = pair.draft
     if isinstance(draft, EarlyExit):
         lean = lean_model(pair.target)
-        return lean if isinstance(lean, str) else lean.first(draft.layers)
+        return lean if isinstance(lean, str) else lean.halved().first(draft.layers)
     if draft is not None and draft.heads:
         return "A head is not a whole model."
     if draft is None or not draft.models:
@@ -125,7 +126,9 @@ def _draft_lean(pair: Pair) -> LeanModel | str | None:
     if getattr(draft, "own_tokenizer", False):
         return "It has its own tokenizer, so the number of its passes differs from round to round."
     lean = lean_model(draft.models[0])
-    return lean.rounded() if isinstance(lean, LeanModel) and getattr(draft, "rounded", False) else lean
+    if isinstance(lean, str):
+        return lean
+    return lean.rounded() if getattr(draft, "rounded", False) else lean.halved()
 
 
 def rates_for(lean: LeanModel) -> Rates:

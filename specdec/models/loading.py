@@ -26,11 +26,12 @@ from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
 from specdec.models.gguf_file import options as gguf_options
 from specdec.models.gguf_private import guarded
 from specdec.models.heads import read_head, read_mtp
-from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes, gigabytes, row_bytes
+from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, gigabytes, row_bytes
 from specdec.models.opening import open_checkpoint
 from specdec.models.pair import Pair, require_engine
 from specdec.models.settings import DRAFT_WEIGHTS, DTYPES, LoadOptions
 from specdec.models.unread import as_quantized, numbers_in, quantization, refuse_packed, refuse_unread
+from specdec.runtime.memory import free_bytes
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 _DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in DTYPES}

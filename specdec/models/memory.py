@@ -1,17 +1,13 @@
-"""Estimates the memory that a call needs besides the weights, and reads how much a device has left."""
+"""Estimates the memory that a call needs besides the weights."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 
 from specdec.events import MAX_GAMMA
 from specdec.forward.model_info import context_length
-
-_CGROUP = Path("/sys/fs/cgroup")
 
 # The plan of a call. These are assumptions, not measurements.
 PLANNED_TOKENS = 4096  # prompt and new tokens of a call; twice the most new tokens that the page takes
@@ -33,25 +29,6 @@ def cache_bytes(config: Any, dtype: torch.dtype) -> int:
 def row_bytes(config: Any) -> int:
     """Bytes of the float32 logits and probabilities of a round with the longest draft."""
     return 2 * (MAX_GAMMA + 1) * config.get_text_config(decoder=True).vocab_size * torch.float32.itemsize
-
-
-def free_bytes(device: torch.device) -> int:
-    """Free bytes on ``device``; on a CPU within the limit of the container."""
-    if device.type == "cuda":  # memory that torch keeps unused counts as free
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return torch.cuda.mem_get_info(device)[0] + kept
-    free = psutil.virtual_memory().available
-    try:
-        limit, used, facts = (
-            (_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current", "memory.stat")
-        )
-    except OSError:
-        return free
-    if limit == "max":
-        return free
-    # Cached files count as used, although their memory can be taken.
-    files = dict(line.split() for line in facts.splitlines()).get("inactive_file", 0)
-    return max(0, min(free, int(limit) - int(used) + int(files)))
 
 
 def gigabytes(count: float) -> str:

@@ -17,7 +17,7 @@ from specdec.errors import InvalidInput, quoted
 from specdec.facts import PairFacts
 from specdec.forward.cuda_graph import graph_engine, no_graphs
 from specdec.forward.engine import EagerEngine, Engine
-from specdec.forward.model_info import context_length, model_facts, round_weights, why_not_lean, why_torch_passes
+from specdec.forward.model_info import context_length, copy_weights, model_facts, why_not_lean, why_torch_passes
 from specdec.forward.runner import device_of
 from specdec.forward.torch_private import is_compiled
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed, require_model
@@ -179,14 +179,16 @@ class Pair:
         facts = self.facts()
         facts["target"]["own_forward"] = why_not_lean(self.target)
         facts["target"]["torch_passes"] = why_torch_passes(self.target)
+        copy_weights(self.target)
         if self.draft and self.draft.models and facts["draft"]:
             forward, products = (
                 next(filter(None, map(why, self.draft.models)), None) for why in (why_not_lean, why_torch_passes)
             )
             facts["draft"] = {**facts["draft"], "own_forward": forward, "torch_passes": products}
             if isinstance(self.draft, DraftModel) and self.draft.rounded and products is None and not self.uses_graphs:
-                round_weights(self.draft.models[0])
                 facts["draft"]["dtype"] = "int8"
+            for model in self.draft.models:
+                copy_weights(model, facts["draft"].get("dtype") == "int8")
         no_graphs = self._no_graphs() if self._wants_graphs else None
         graphs = self._wants_graphs and no_graphs is None
         facts["engine"] = {"name": "graph" if graphs else "eager", "reason": no_graphs}

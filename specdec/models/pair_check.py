@@ -19,8 +19,9 @@ from specdec.forward.model_info import context_length
 from specdec.models.checkpoint import as_load_failed
 from specdec.models.compatibility import recurrent_layers
 from specdec.models.loading import PairPlan, Part, must_spread
-from specdec.models.memory import free_bytes, gigabytes
+from specdec.models.memory import gigabytes
 from specdec.models.unread import mtp_layers
+from specdec.runtime.memory import free_bytes
 
 
 def check_pair(plan: PairPlan) -> list[Finding]:

@@ -12,8 +12,8 @@ from specdec.errors import LoadFailed, SpecdecError
 from specdec.facts import PairFacts
 from specdec.models.checkpoint import Progress
 from specdec.models.loading import PairPlan, load, must_spread
-from specdec.models.memory import free_bytes
 from specdec.models.pair import Pair
+from specdec.runtime.memory import free_bytes
 
 
 class Slot:

@@ -12,9 +12,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from specdec.drafters.synthetic import SyntheticDraft
 from specdec.errors import InvalidInput, LoadFailed
 from specdec.models.loading import device_named, draft_rounds, dtype_named
-from specdec.models.memory import free_bytes, gigabytes
+from specdec.models.memory import gigabytes
 from specdec.models.pair import Pair
 from specdec.models.presets import SHAPES
+from specdec.runtime.memory import free_bytes
 
 SPREAD = 0.002  # of random weights; a tenth of the usual spread, see ``_fill``
 
@@ -80,6 +81,7 @@ def _fill(model: PreTrainedModel, device: torch.device, seed: int) -> PreTrained
         value = torch.empty(weight.shape, dtype=weight.dtype, device=device)
         if weight.dim() > 1:
             value.normal_(0, 1 if weight is embedding else SPREAD, generator=rng)
+            value.copy_(value.bfloat16())  # most checkpoints have such numbers, whatever type they are loaded in
         else:
             value.fill_(name.endswith("weight"))  # 1 for the weights of norms, 0 for biases
         set_module_tensor_to_device(model, name, device, value=value)

@@ -42,7 +42,7 @@ def native(monkeypatch: pytest.MonkeyPatch) -> None:
 def rounded(model: PreTrainedModel) -> LeanModel:
     found = lean_check.lean_model(model)
     assert isinstance(found, LeanModel) and found.why_torch is None, found
-    assert found.rounded().rounds and found.rounded() is found.rounded() is not found
+    assert found.rounded() is found.rounded() is not found
     return found.rounded()
 
 

@@ -13,10 +13,11 @@ import specdec
 from specdec.forward.hf_cache import new_cache
 from specdec.models import loading
 from specdec.models.compatibility import refuse_untimed
-from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, free_bytes
+from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes
 from specdec.models.pair_check import check_pair
 from specdec.models.pair_slot import Slot
 from specdec.models.settings import LoadOptions
+from specdec.runtime.memory import free_bytes
 
 GB = 10**9
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import POINTER, Structure, addressof, byref, c_double, c_int, c_int64, c_size_t, c_void_p
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,7 @@ from transformers import activations
 
 from specdec.forward.native.availability import PASS, why_torch
 from specdec.forward.native.build import library
+from specdec.runtime.memory import free_bytes
 
 if TYPE_CHECKING:
     from specdec.forward.kv_buffer import KVBuffer
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 MOST = 17  # rows; for more of them torch is as fast
 MOST_THREADS = 64  # as in pool.h
-BLOCK = 1024  # rows of a matrix that are rounded at a time, so that little memory is needed
+BLOCK = 1024  # rows of a matrix that are copied at a time, so that little memory is needed
+LARGE = 2**27  # bytes of matrices that no cache of a processor holds, so that a pass over one row waits for memory
+SEEN = 64  # numbers of a copied matrix that are compared with their copies before each text
+Read: TypeAlias = Literal["float32", "bfloat16", "int8"]  # in which numbers matrices are read
 # By the class of a module, its number in vectors.h.
 _ACTIVATIONS: dict[type, int] = {
     nn.SiLU: 0,
@@ -43,7 +47,7 @@ def _whole(names: str) -> list[tuple[str, Any]]:
 
 
 class _Matrix(Structure):
-    _fields_ = [*[(name, c_void_p) for name in ("w", "bias", "small", "factors")], *_whole("out in_")]
+    _fields_ = [*[(name, c_void_p) for name in ("w", "bias", "half", "small", "factors")], *_whole("out in_")]
 
 
 class _Norm(Structure):
@@ -86,11 +90,11 @@ class NotNative(Exception):
 class NativePass:
     """The weights of a lean model as C structures, and its pass over at most ``MOST`` rows.
 
-    ``rounded``: its matrices are read in 8 bits, see ``in_8_bits``. Raises ``NotNative`` for a model that ``pass.c``
-    does not describe.
+    ``read`` "int8": its matrices are read in 8 bits (``in_8_bits``); "bfloat16": those of such numbers are read in 16
+    bits (``in_16_bits``). Raises ``NotNative`` for a model that ``pass.c`` does not describe.
     """
 
-    def __init__(self, lean: Weights, rounded: bool = False):
+    def __init__(self, lean: Weights, read: Read = "float32"):
         if (reason := why_torch(lean.embedding.dtype, lean.embedding.device)) is not None:
             raise NotNative(reason)
         found = library(PASS)
@@ -101,7 +105,9 @@ class NativePass:
         )
         self._scratch_of = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_int64, c_int64, c_int64)(("scratch_of", found))
         self._weights: list[tuple[torch.Tensor, int]] = []  # with the addresses that C uses
-        self._rounded: list[torch.Tensor] | None = [] if rounded else None
+        self._read = read
+        self._copies: dict[int, tuple[torch.Tensor, ...]] = {}  # of matrices, by their address
+        self._samples: list[tuple[torch.Tensor, torch.Tensor]] = []  # of exact copies: of the matrix, and of its copy
         self._vocabulary = len(lean.head.weight)
         self._model = self._described(lean)
         self._address = addressof(self._model)
@@ -157,6 +163,20 @@ class NativePass:
     def moved(self) -> bool:
         """Whether a weight has another address than when this pass was made."""
         return any(weight.data_ptr() != address for weight, address in self._weights)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether matrices differ from their exact copies where they are compared.
+
+        A change in place that torch counts makes a new lean model. This is for one of ``weight.data``, which it does
+        not count. A change of a few numbers only may be missed.
+        """
+        return not all(torch.equal(matrix, half.float()) for matrix, half in self._samples)
+
+    def bytes_of(self, weight: torch.Tensor) -> int:
+        """How many bytes of a weight a pass reads."""
+        copies = self._copies.get(weight.data_ptr(), ())
+        return sum(copy.nbytes for copy in copies) or weight.nbytes
 
     def _described(self, lean: Weights) -> _Model:
         size, heads, kv_heads, gated = lean.size, lean.heads, lean.kv_heads, lean.gated
@@ -223,11 +243,15 @@ class NativePass:
     def _matrix(self, matrix: Matrix, out: int, size: int) -> _Matrix:
         bias = None if matrix.bias is None else self._at(matrix.bias, (out,))
         weight = self._at(matrix.weight, (out, size))
-        if self._rounded is None or not matrix.weight.numel():
-            return _Matrix(weight, bias, None, None, out, size)
-        small, factors = in_8_bits(matrix.weight)
-        self._rounded += small, factors
-        return _Matrix(weight, bias, small.data_ptr(), factors.data_ptr(), out, size)
+        half = small = factors = None
+        if self._read == "int8" and matrix.weight.numel():
+            self._copies[weight] = small, factors = in_8_bits(matrix.weight)
+        elif self._read == "bfloat16" and (half := in_16_bits(matrix.weight)) is not None:
+            self._copies[weight] = (half,)
+            step = max(1, half.numel() // SEEN)
+            self._samples.append((matrix.weight.view(-1)[::step], half.view(-1)[::step]))
+        copies = (None if copy is None else copy.data_ptr() for copy in (half, small, factors))
+        return _Matrix(weight, bias, *copies, out, size)
 
     def _at(self, weight: torch.Tensor, shape: tuple[int, ...]) -> int:
         """The address of a weight, whose shape C relies on."""
@@ -252,6 +276,22 @@ def in_8_bits(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         torch.div(rows.abs().amax(1), 127, out=factor)
         found.copy_((rows / factor.clamp(min=torch.finfo(torch.float32).tiny)[:, None]).round_())
     return small, factors
+
+
+def in_16_bits(weight: torch.Tensor) -> torch.Tensor | None:
+    """``weight`` (out, in) in bfloat16; None if it has another number, which is rarely found late."""
+    half = torch.empty(weight.shape, dtype=torch.bfloat16, device="cpu")
+    for rows, found in zip(weight.split(BLOCK), half.split(BLOCK), strict=True):
+        if not torch.equal(found.copy_(rows).float(), rows):
+            return None
+    return half
+
+
+def worth_halving(lean: Weights) -> bool:
+    """Whether the matrices of a model are too large for a cache, and memory has room for copies of half their size."""
+    layers = [matrix for layer in lean.layers for matrix in (layer.qkv, layer.out, layer.up, layer.down)]
+    size = sum(matrix.weight.nbytes for matrix in (lean.head, *layers))
+    return size > LARGE and free_bytes(torch.device("cpu")) > size  # the copies, and as much for everything else
 
 
 def _floats(*shape: int) -> torch.Tensor:

@@ -9,11 +9,13 @@
 enum { LANES = 16, OUTS = 4, ROWS = 6 };
 #define FMA(a, b, c) ((Vector)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define WIDENED(p) ((Vector)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(p)))))
+#define PADDED(p) ((Vector)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(p))), 16))
 #elif defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
 enum { LANES = 8, OUTS = 2, ROWS = 6 };
 #define FMA(a, b, c) ((Vector)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define WIDENED(p) ((Vector)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p)))))
+#define PADDED(p) ((Vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p))), 16))
 #elif defined(__ARM_NEON) && defined(__aarch64__)
 #include <arm_neon.h>
 enum { LANES = 4, OUTS = 4, ROWS = 6 };
@@ -27,8 +29,10 @@ enum { LANES = 4, OUTS = 2, ROWS = 6 };
 typedef VECTOR_OF(float) Vector;
 typedef VECTOR_OF(int32_t) Ints;
 typedef VECTOR_OF(int8_t) Bytes;
+typedef VECTOR_OF(uint16_t) Halves;
 #ifndef WIDENED
 #define WIDENED(p) __builtin_convertvector(__builtin_convertvector(*(const Bytes *)(p), Ints), Vector)
+#define PADDED(p) ((Vector)(__builtin_convertvector(*(const Halves *)(p), Ints) << 16))
 #endif
 #define ALWAYS static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
