@@ -12,7 +12,7 @@ from typing import Any
 from starlette.datastructures import Headers
 
 from specdec.ui.server.gateway import Gateway
-from specdec.ui.server.rate_limits import Listeners, Rate
+from specdec.ui.server.rate_limits import OpenStreams, Rate
 
 JOIN, RUN, DATA = "/gradio_api/queue/join", "/gradio_api/run/predict", "/gradio_api/queue/data"
 WIDE = {"requests": Rate(1e6, 1e6), "posts": Rate(1e6, 1e6)}
@@ -50,8 +50,8 @@ class Bare:
         await send({"type": "http.response.body", "body": b"ok"})
 
 
-def door(app=None, listeners=None, health=lambda: {"ok": True}, **options) -> Gateway:
-    return Gateway(app or Bare(), listeners=listeners or Listeners(), health=health, **WIDE | options)
+def door(app=None, streams=None, health=lambda: {"ok": True}, **options) -> Gateway:
+    return Gateway(app or Bare(), streams=streams or OpenStreams(), health=health, **WIDE | options)
 
 
 def ask(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from difflib import get_close_matches
-from pathlib import Path
 
 from specdec import entry_points
 from specdec.drafters.base import DraftMethod
@@ -34,15 +34,16 @@ def method_of(text: str, others: bool = True) -> DraftMethod | None:
     first, *rest = METHODS
     rows = (*reversed(rest), *methods(others)[len(METHODS) :])
     found = next((method for row in rows if (method := row.parse(text)) is not None), None)
-    return found or first.parse(_refuse_mistyped(text, [row.kind for row in rows]))
+    return found or first.parse(_refuse_mistyped(text))
 
 
-def _refuse_mistyped(text: str, kinds: list[str]) -> str:
+def _refuse_mistyped(text: str) -> str:
     """Return the name of a model. Raises ``InvalidInput`` where it is nearly the name of a way to draft."""
-    meant = get_close_matches(text.partition(":")[0].lower(), kinds, n=1, cutoff=0.8)
-    if meant and "/" not in text and not Path(text).exists():
-        form = next(row.form for row in methods() if row.kind == meant[0])
-        raise InvalidInput(f"There is no way to draft {quoted(text)}. Write {form}.")
+    forms = {row.kind: row.form for row in METHODS[1:]}
+    named = text.partition(":")[0]
+    meant = get_close_matches(named.lower(), forms, n=1, cutoff=0.8)
+    if meant and "/" not in named and not os.path.exists(text):
+        raise InvalidInput(f"There is no way to draft {quoted(text)}. Write {forms[meant[0]]}.")
     return text
 
 
@@ -50,5 +51,7 @@ def _of_others() -> tuple[type[DraftMethod], ...]:
     offered = entry_points.loaded(entry_points.DRAFTERS, DraftMethod, ("kind", "label", "form", "example"))
     for name, row in offered.items():
         if name != row.kind:
-            warnings.warn(f"The entry point {name!r} offers the way to draft {row.kind!r}; name it so.", stacklevel=3)
+            warnings.warn(
+                f"The entry point {name!r} offers the way to draft {row.kind!r}; rename it to that.", stacklevel=3
+            )
     return tuple(row for name, row in offered.items() if name == row.kind)

@@ -5,7 +5,7 @@ round has three graphs: the draft's passes with their choices, the target's pass
 what the round reports. Two steps are the same if their name, their key and the settings of their call are equal. The
 first one warms up, the second one is captured. On a CPU the same steps run without a capture.
 
-``cli/graphs_tried`` names its GPUs. Three things are proven without one. The steps write the tokens of the
+``cli/graphs_tried`` says on which GPUs it ran. Three things are proven without one. The steps write the tokens of the
 eager engine. A stand-in for the capture, which repeats the recorded operators on the recorded tensors, shows that a
 replay needs nothing else. On torch's meta device the host waits once a round. On a GPU, where a capture fails or logits
 differ at the check, the eager engine runs instead, and the reason is shown.

@@ -23,7 +23,7 @@ from specdec.facts import OPEN
 from specdec.measure.results import format as results_format
 from specdec.report.verdict import STRICT, LaneEnd, Verdict
 
-VERSION = 4
+VERSION = 5
 ASSETS = Path(__file__).parents[1] / "ui" / "assets" / "race"
 
 # A browser draws what it reads. More than this in one place is no recording of a race.

@@ -234,13 +234,16 @@ def test_every_method_is_in_the_documents() -> None:
         assert f"`{module}`" in algorithm, f"add {module} to the table in docs/algorithm.md"
 
 
-@pytest.mark.parametrize("text", ["prompt_lookup", "sufix", "early-exits:2", "suffix:3", "mtp:2", "Eagle3:x"])
+@pytest.mark.parametrize(
+    "text", ["prompt_lookup", "sufix", "early-exits:2", "suffix:3", "mtp:2", "Eagle3:a/b", "mtp:" + 300 * "x"]
+)
 def test_a_mistyped_way_to_draft_is_no_name_of_a_model(text: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(specdec.InvalidInput, match="There is no way to draft"):
         registry.method_of(text)
-    (tmp_path / text).mkdir()
-    assert registry.method_of(text) == DraftModel(text), "a folder may have any name"
+    if len(text) < 100 and "/" not in text:
+        (tmp_path / text).mkdir()
+        assert registry.method_of(text) == DraftModel(text), "a folder may have any name"
 
 
 def test_every_method_is_in_the_help_of_the_command_line() -> None:

@@ -26,7 +26,7 @@ from specdec.ui.jobs.limits import PUBLIC
 from specdec.ui.server import launch, rate_limits, request_checks
 from specdec.ui.server.gateway import in_front
 from specdec.ui.server.launch import SPACE_FRAMES
-from specdec.ui.server.rate_limits import Listeners, Rate
+from specdec.ui.server.rate_limits import OpenStreams, Rate
 from specdec.ui.visitor import address_of
 
 pytestmark = pytest.mark.xdist_group("door")  # one server
@@ -487,8 +487,8 @@ def test_no_peer_has_no_address():
 class Stream:
     """An app that streams until it is told to stop or its client leaves, and records who listens."""
 
-    def __init__(self, listeners, error=None):
-        self.listeners, self.error, self.end = listeners, error, asyncio.Event()
+    def __init__(self, streams, error=None):
+        self.streams, self.error, self.end = streams, error, asyncio.Event()
         self.tidying = []
 
     async def __call__(self, scope, receive, send):
@@ -497,7 +497,7 @@ class Stream:
         leaving = asyncio.create_task(receive())
         ending = asyncio.create_task(self.end.wait())
         await asyncio.wait({leaving, ending}, return_when=asyncio.FIRST_COMPLETED)
-        self.tidying.append(self.listeners.listening("s1"))
+        self.tidying.append(self.streams.listening("s1"))
         leaving.cancel()
         ending.cancel()
         if self.error:
@@ -513,16 +513,16 @@ def test_sessions_that_listen_and_that_left():
 
     async def main():
         left: list[str] = []
-        listeners = Listeners(left.append)
-        app = Stream(listeners)
-        guarded = door(app, listeners)
-        assert not listeners.listening("s1")
+        streams = OpenStreams(left.append)
+        app = Stream(streams)
+        guarded = door(app, streams)
+        assert not streams.listening("s1")
         first = stream(guarded)
         await asyncio.sleep(0.01)
-        assert listeners.listening("s1") and not listeners.listening("s2") and not left
+        assert streams.listening("s1") and not streams.listening("s2") and not left
         app.end.set()
         await first
-        assert not listeners.listening("s1") and left == ["s1"]
+        assert not streams.listening("s1") and left == ["s1"]
         app.end.clear()
         await stream(guarded, leave=0.05)
         assert left == ["s1", "s1"] and app.tidying[-1] is False  # reported before the app has cleaned up
@@ -533,7 +533,7 @@ def test_sessions_that_listen_and_that_left():
         app.error, _ = RuntimeError("broken"), app.end.set()
         with pytest.raises(RuntimeError):
             await stream(guarded)
-        assert left == ["s1"] * 4 and not listeners._addresses
+        assert left == ["s1"] * 4 and not streams._addresses
 
     asyncio.run(main())
 
@@ -544,27 +544,27 @@ def test_a_session_has_one_stream(monkeypatch):
 
     async def main():
         left: list[str] = []
-        listeners = Listeners(left.append)
-        app = Stream(listeners)
-        guarded = door(app, listeners)
+        streams = OpenStreams(left.append)
+        app = Stream(streams)
+        guarded = door(app, streams)
         first, heartbeat = stream(guarded), stream(guarded, "", "/gradio_api/heartbeat/s1")
         other = stream(guarded, "session_hash=s2")
         await asyncio.sleep(0.01)
         reply = await stream(guarded)
         assert reply.status == 409 and "Another open stream" in reply.sentence
-        assert listeners.listening("s1") and not left and not first.done()
+        assert streams.listening("s1") and not left and not first.done()
         next_ones = [stream(guarded), stream(guarded)]
         await asyncio.sleep(0.01)
         app.end.set()
         assert [(await task).status for task in (first, heartbeat, other)] == [200, 200, 200]
         app.end.clear()
         await asyncio.sleep(0.05)
-        assert listeners.listening("s1") and left.count("s1") == 1
+        assert streams.listening("s1") and left.count("s1") == 1
         done, _ = await asyncio.wait(next_ones, return_when=asyncio.FIRST_COMPLETED)
         assert [task.result().status for task in done] == [409]
         app.end.set()
         assert sorted([(await task).status for task in next_ones]) == [200, 409]
-        assert left.count("s1") == 2 and not listeners._addresses
+        assert left.count("s1") == 2 and not streams._addresses
 
     asyncio.run(main())
 
@@ -574,9 +574,9 @@ def test_a_failing_callback_does_not_keep_a_stream(caplog):
         raise RuntimeError("broken")
 
     async def main():
-        listeners = Listeners(fail)
-        assert (await stream(door(Stream(listeners), listeners), leave=0.01)).status == 200
-        assert not listeners._addresses
+        streams = OpenStreams(fail)
+        assert (await stream(door(Stream(streams), streams), leave=0.01)).status == 200
+        assert not streams._addresses
 
     asyncio.run(main())
     assert "broken" in caplog.text
@@ -586,9 +586,9 @@ def test_streams_are_capped():
     """Streams are limited per address and in total, heartbeats too. A closed stream frees its place."""
 
     async def main():
-        listeners = Listeners(of_address=2, in_all=3)
-        app = Stream(listeners)
-        guarded = door(app, listeners)
+        streams = OpenStreams(of_address=2, in_all=3)
+        app = Stream(streams)
+        guarded = door(app, streams)
         held = [stream(guarded), stream(guarded, "", "/gradio_api/heartbeat/s1")]
         await asyncio.sleep(0.01)
         reply = await stream(guarded, "", "/gradio_api/heartbeat/s2")
@@ -599,7 +599,7 @@ def test_streams_are_capped():
         assert (reply.status, reply.headers["retry-after"]) == (503, "60") and "Too many visitors" in reply.sentence
         app.end.set()
         await asyncio.gather(*held)
-        assert (await stream(guarded)).status == 200 and not listeners._addresses and not listeners._sessions
+        assert (await stream(guarded)).status == 200 and not streams._addresses and not streams._sessions
 
     asyncio.run(main())
 
@@ -715,12 +715,12 @@ GO.set()
 
 
 @pytest.fixture(scope="module")
-def listeners() -> Listeners:
-    return Listeners(LEFT.append)
+def streams() -> OpenStreams:
+    return OpenStreams(LEFT.append)
 
 
 @pytest.fixture(scope="module")
-def demo(listeners) -> Iterator[gr.Blocks]:
+def demo(streams) -> Iterator[gr.Blocks]:
     def count(most: int):
         for i in range(int(most)):
             GO.wait(20)
@@ -734,7 +734,7 @@ def demo(listeners) -> Iterator[gr.Blocks]:
         gr.HTML("", html_template="", js_on_load="window.made = new Function('return 1')()")
         demo.unload(lambda: None)
     demo.queue(api_open=False)
-    front = in_front(listeners=listeners, health=lambda: {"ok": True}, max_body=100_000, **WIDE)
+    front = in_front(streams=streams, health=lambda: {"ok": True}, max_body=100_000, **WIDE)
     demo.launch(prevent_thread_lock=True, quiet=True, ssr_mode=False, app_kwargs={"lifespan": front})
     yield demo
     demo.close()
@@ -789,7 +789,7 @@ def test_the_door_stands_before_all_of_gradio(demo):
     assert json.loads(send(demo, "GET", "/healthz").body) == {"ok": True}
 
 
-def test_programs_use_the_page(demo, listeners):
+def test_programs_use_the_page(demo, streams):
     """gradio_client can run a generator, read its outputs and cancel, and its leaving is recorded."""
     from gradio_client import Client
 
@@ -800,14 +800,14 @@ def test_programs_use_the_page(demo, listeners):
     assert job.result(timeout=20) == "2" and [int(output) for output in job.outputs()] == [0, 1, 2]
     assert eventually(lambda: LEFT == [client.session_hash])
     job = client.submit(1000, api_name="/count")
-    assert eventually(lambda: job.outputs()) and listeners.listening(client.session_hash)
+    assert eventually(lambda: job.outputs()) and streams.listening(client.session_hash)
     job.cancel()
     assert eventually(lambda: LEFT == [client.session_hash] * 2)
     assert len(job.outputs()) < 1000
     client.close()
 
 
-def test_a_second_stream_does_not_cut_the_first(demo, listeners, monkeypatch):
+def test_a_second_stream_does_not_cut_the_first(demo, streams, monkeypatch):
     monkeypatch.setattr(rate_limits, "HANDOVER", 0.05)
     session, heard = "two-streams", []
 
@@ -819,7 +819,7 @@ def test_a_second_stream_does_not_cut_the_first(demo, listeners, monkeypatch):
     assert send(demo, "POST", JOIN, {"data": [10], "fn_index": 0, "session_hash": session}).status == 200
     first = threading.Thread(target=listen, daemon=True)
     first.start()
-    assert eventually(lambda: listeners.listening(session))
+    assert eventually(lambda: streams.listening(session))
     seconds = [request_of(demo, "GET", f"{DATA}?session_hash={session}", read=False).status for _ in range(3)]
     GO.set()
     first.join(20)
@@ -828,7 +828,7 @@ def test_a_second_stream_does_not_cut_the_first(demo, listeners, monkeypatch):
     assert seconds == [409] * 3
 
 
-def test_the_page_works_in_a_browser(demo, listeners):
+def test_the_page_works_in_a_browser(demo, streams):
     """The page loads in a browser with nothing refused, runs both kinds of events, and leaving is recorded."""
     playwright = pytest.importorskip("playwright.sync_api")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -843,7 +843,7 @@ def test_the_page_works_in_a_browser(demo, listeners):
         )
         page.on("console", lambda said: bad.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: bad.append(str(error)))
-        before = listeners._addresses.total()
+        before = streams._addresses.total()
         page.goto(f"http://127.0.0.1:{demo.server_port}/")
         page.wait_for_selector("#say")
         page.wait_for_function("window.made === 1")
@@ -857,9 +857,9 @@ def test_the_page_works_in_a_browser(demo, listeners):
         assert any("Content Security Policy" in line for line in bad)
         page.fill("input[type=number]", "1000")
         page.click("#count")
-        assert eventually(lambda: bool(listeners._sessions))
+        assert eventually(lambda: bool(streams._sessions))
         LEFT.clear()
         page.close()
-        assert eventually(lambda: bool(LEFT)) and not listeners._sessions
-        assert eventually(lambda: listeners._addresses.total() <= before)
+        assert eventually(lambda: bool(LEFT)) and not streams._sessions
+        assert eventually(lambda: streams._addresses.total() <= before)
         browser.close()

@@ -16,7 +16,7 @@ from gradio_client.exceptions import AuthenticationError
 from specdec.ui.server import rate_limits
 from specdec.ui.server.gateway import in_front
 from specdec.ui.server.logins import Logins
-from specdec.ui.server.rate_limits import Listeners
+from specdec.ui.server.rate_limits import OpenStreams
 from specdec.ui.server.request_checks import ROUTES
 
 pytestmark = pytest.mark.xdist_group("logins")  # one server
@@ -38,7 +38,7 @@ def demo() -> Iterator[gr.Blocks]:
         gr.Button("Count").click(count, number, out, api_name="count")
     demo.queue(api_open=False)
     health = {"ok": True, "waiting": 3}
-    front = in_front(listeners=Listeners(), health=lambda: health, proxies=1, **WIDE)
+    front = in_front(streams=OpenStreams(), health=lambda: health, proxies=1, **WIDE)
     options = {"prevent_thread_lock": True, "quiet": True, "ssr_mode": False, "app_kwargs": {"lifespan": front}}
     demo.launch(auth=(NAME, PASSWORD), **options)
     yield demo

@@ -331,12 +331,12 @@ export class Chart {
     const font = (lane) => ({ size: 14, color: colour(lane === "generate" ? "plain" : "blue") });
     const common = { showarrow: false, yanchor: "bottom", borderpad: 1 };
     const ended = this.#ended();
-    // The key of a growing line is at its tip.
+    // The name of a growing line is at its tip.
     const growing = MAIN.filter((lane) => this.#lanes.has(lane) && !ended.some((note) => note.lane === lane)).map(
       (lane) => {
         const tip = this.#end(lane, this.#count(this.#lanes.get(lane)));
         const plain = lane === "generate";
-        // If the plain line is to the right of the speculative tip, that tip's key is on its left, if it fits.
+        // If the plain line is to the right of the speculative tip, that tip's name is on its left, if it fits.
         const right = plain || pixels(tip.x) < 96;
         return {
           ...common,
