@@ -78,6 +78,13 @@ UNEVEN = {
     ),
     "gpt_neox of uneven widths": lambda: with_config("gpt_neox", hidden_size=72, num_attention_heads=3),
 }  # fmt: skip
+# For tests of passes that read copies of the weights.
+COPIED = {
+    **UNEVEN,
+    "llama with biases": lambda: with_config("llama", attention_bias=True, mlp_bias=True),
+    "qwen3": MODELS["qwen3"],
+    "phi3 with windows": WINDOWS["phi3 with windows"],
+}
 
 
 @torch.inference_mode()

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import pytest
 import torch
 from fakes import noisy_copy, prompt_of, rounds_of, shared_tiny, tiny
-from lean_models import CLOSE, MODELS, UNEVEN, WINDOWS, logits, with_config
+from lean_models import CLOSE, COPIED, logits
 from transformers import PreTrainedModel
 
 import specdec
@@ -22,13 +22,6 @@ from specdec.measure import roofline
 from specdec.models.loading import EMBEDDED, plan_pair
 from specdec.models.settings import LoadOptions
 from specdec.report import provenance
-
-EVERY = {
-    **UNEVEN,
-    "llama with biases": lambda: with_config("llama", attention_bias=True, mlp_bias=True),
-    "qwen3": MODELS["qwen3"],
-    "phi3 with windows": WINDOWS["phi3 with windows"],
-}
 
 
 @pytest.fixture(autouse=True)
@@ -58,10 +51,10 @@ def test_a_matrix_is_rounded_by_row() -> None:
     assert bool(((small * factors[:, None] - weight).abs() <= factors[:, None] / 2 * (1 + 1e-5)).all())
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", COPIED)
 def test_logits_are_those_of_a_model_with_the_rounded_weights(name: str) -> None:
     """For 1 to 17 rows, each to the last bit as alone."""
-    model, ids = EVERY[name](), prompt_of(2 * MOST)
+    model, ids = COPIED[name](), prompt_of(2 * MOST)
     twin = copy.deepcopy(model)
     plain = lean_check.lean_model(twin)
     with torch.no_grad():
