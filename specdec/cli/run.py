@@ -98,7 +98,7 @@ def main(arguments: Namespace) -> None:
             ),
         )
         if not arguments.json:
-            _print(console, verdict, pair.describe())
+            _print(console, verdict, started_of(runs[0][SPECULATIVE]).pair)
     except SpecdecError as error:
         raise refused(error) from error
     if not written:

@@ -145,6 +145,11 @@ class Weights:
         rotary_dim = 0 if self.rotary is None else 2 * len(self.rotary.inv_freq)
         self.layers = [_layer(module, family, rotary_dim) for module in modules]
 
+    @property
+    def matrices(self) -> list[Matrix]:
+        """Those of all layers, and the output head."""
+        return [*(part for each in self.layers for part in (each.qkv, each.out, each.up, each.down)), self.head]
+
 
 def _layer(module: nn.Module, family: Family, rotary_dim: int) -> Layer:
     attention = getattr(module, family.attention)

@@ -209,5 +209,4 @@ def limit_record(limit: Limit | str, pair: Pair, plan: Plan, trials: Sequence[Tr
 
 def _matrices(lean: LeanModel) -> list[torch.Tensor]:
     """The weights and biases of the matrices of all layers and of the output head."""
-    layers = (part for layer in lean.layers for part in (layer.qkv, layer.out, layer.up, layer.down))
-    return [tensor for part in (*layers, lean.head) for tensor in (part.weight, part.bias) if tensor is not None]
+    return [tensor for part in lean.matrices for tensor in (part.weight, part.bias) if tensor is not None]

@@ -58,10 +58,7 @@ def test_logits_are_those_of_a_model_with_the_rounded_weights(name: str) -> None
     twin = copy.deepcopy(model)
     plain = lean_check.lean_model(twin)
     with torch.no_grad():
-        for matrix in (
-            plain.head,
-            *(m for layer in plain.layers for m in (layer.qkv, layer.out, layer.up, layer.down)),
-        ):
+        for matrix in plain.matrices:
             small, factors = in_8_bits(matrix.weight)
             matrix.weight.copy_(small * factors[:, None])
     expected, alone = logits(plain, ids, 1), logits(rounded(model), ids, 1)

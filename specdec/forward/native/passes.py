@@ -289,8 +289,7 @@ def in_16_bits(weight: torch.Tensor) -> torch.Tensor | None:
 
 def worth_halving(lean: Weights) -> bool:
     """Whether the matrices of a model are too large for a cache, and memory has room for copies of half their size."""
-    layers = [matrix for layer in lean.layers for matrix in (layer.qkv, layer.out, layer.up, layer.down)]
-    size = sum(matrix.weight.nbytes for matrix in (lean.head, *layers))
+    size = sum(matrix.weight.nbytes for matrix in lean.matrices)
     return size > LARGE and free_bytes(torch.device("cpu")) > size  # the copies, and as much for everything else
 
 
