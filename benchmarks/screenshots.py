@@ -25,7 +25,7 @@ from tests.browser.conftest import (
     visit,
 )  # fmt: skip
 
-WIDTHS = {1440: 900, 1280: 720, 390: 844}
+WIDTHS = {1920: 1080, 1440: 900, 1280: 720, 1024: 768, 820: 1180, 390: 844}
 FURTHER = ("assisted generation", "prompt lookup", "draft alone")
 LONG = "class Stack:\n    def __init__(self):\n        self.items = []"
 

@@ -30,6 +30,8 @@ class ModelFacts(TypedDict):
       nothing has been decoded.
     - ``torch_passes``: why torch runs all its passes; None if those over few rows are native. Missing where nothing
       has been decoded.
+    - ``in_16_bits``: that native passes read its float32 weights in 16 bits, to the same logits. Missing where they
+      do not.
     """
 
     name: _Text
@@ -42,6 +44,7 @@ class ModelFacts(TypedDict):
     bits: _Count | None
     own_forward: NotRequired[_Text | None]
     torch_passes: NotRequired[_Text | None]
+    in_16_bits: NotRequired[bool]
 
 
 @with_config(OPEN)
@@ -52,8 +55,8 @@ class DraftFacts(TypedDict):
       expression that builds it.
     - ``depends_on_start``: whether a guess depends on the place where its draft began, or a draft may be shorter than
       asked.
-    - ``name`` to ``bits``, ``own_forward`` and ``torch_passes``: as in ``ModelFacts``, of a draft that has a model or
-      weights.
+    - ``name`` to ``bits``, and ``own_forward`` to ``in_16_bits``: as in ``ModelFacts``, of a draft that has a model
+      or weights.
     - ``own_tokenizer``: whether a draft model has another tokenizer than the target.
     - ``agreement``: the chance that a synthetic draft agrees, 0 to 1.
     - ``max_ngram``, ``min_ngram``: tokens that prompt lookup looks for.
@@ -81,6 +84,7 @@ class DraftFacts(TypedDict):
     more: NotRequired[Annotated[dict[_Text, _Plain], Field(max_length=20)]]
     own_forward: NotRequired[_Text | None]
     torch_passes: NotRequired[_Text | None]
+    in_16_bits: NotRequired[bool]
 
 
 @with_config(OPEN)

@@ -68,7 +68,8 @@ class LeanModel(Weights):
             found = copy.copy(self)
             found._read = read
             found.use_native()
-            self._variants[read] = found
+            useful = found._native is not None and found._native.has_copies
+            self._variants[read] = found if useful else None
         return self._variants[read] or self
 
     def bytes_of(self, weight: torch.Tensor) -> int:

@@ -57,10 +57,16 @@ def why_torch_passes(model: PreTrainedModel) -> str | None:
     return lean.why_torch
 
 
-def copy_weights(model: PreTrainedModel, rounded: bool = False) -> None:
-    """Make what ``LeanModel.halved`` or ``rounded`` reads, so that the first pass that needs it does not have to."""
-    if not isinstance(lean := lean_model(model), str):
-        _ = lean.rounded() if rounded else lean.halved()
+def copy_weights(model: PreTrainedModel, rounded: bool = False) -> bool:
+    """Make what ``LeanModel.halved`` or ``rounded`` reads, so that the first pass that needs it does not have to.
+
+    Returns whether native passes read any of the weights in 16 bits.
+    """
+    lean = lean_model(model)
+    if isinstance(lean, str):
+        return False
+    read = lean.rounded() if rounded else lean.halved()
+    return read is not lean and not rounded
 
 
 def context_length(config: Any) -> int | None:

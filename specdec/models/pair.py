@@ -173,13 +173,14 @@ class Pair:
     def describe(self) -> PairFacts:
         """``facts``, and what runs the passes. The first call for a pair runs passes to find out.
 
-        Adds ``own_forward`` and ``torch_passes`` to each model, and ``engine``, with a reason where the graph engine
-        was asked for and cannot run. A draft whose weights are read in 8 bits has the number type "int8".
+        Adds ``own_forward``, ``torch_passes`` and ``in_16_bits`` to each model, and ``engine``, with a reason where the
+        graph engine was asked for and cannot run. A draft whose weights are read in 8 bits has the number type "int8".
         """
         facts = self.facts()
         facts["target"]["own_forward"] = why_not_lean(self.target)
         facts["target"]["torch_passes"] = why_torch_passes(self.target)
-        copy_weights(self.target)
+        if copy_weights(self.target):
+            facts["target"]["in_16_bits"] = True
         if self.draft and self.draft.models and facts["draft"]:
             forward, products = (
                 next(filter(None, map(why, self.draft.models)), None) for why in (why_not_lean, why_torch_passes)
@@ -187,8 +188,9 @@ class Pair:
             facts["draft"] = {**facts["draft"], "own_forward": forward, "torch_passes": products}
             if isinstance(self.draft, DraftModel) and self.draft.rounded and products is None and not self.uses_graphs:
                 facts["draft"]["dtype"] = "int8"
-            for model in self.draft.models:
-                copy_weights(model, facts["draft"].get("dtype") == "int8")
+            rounded = facts["draft"].get("dtype") == "int8"
+            if any([copy_weights(model, rounded) for model in self.draft.models]):
+                facts["draft"]["in_16_bits"] = True
         no_graphs = self._no_graphs() if self._wants_graphs else None
         graphs = self._wants_graphs and no_graphs is None
         facts["engine"] = {"name": "graph" if graphs else "eager", "reason": no_graphs}

@@ -182,11 +182,18 @@ def passes(facts: PairFacts) -> str:
 
 def _native(models: Mapping[str, ModelFacts | DraftFacts | None]) -> str:
     """What runs the passes of each model over few rows; empty for a recording that does not say it."""
-    found = {role: model["torch_passes"] for role, model in models.items() if model and "torch_passes" in model}
-    told = {role: f"run in torch. {reason}" if reason else "over few rows run in C." for role, reason in found.items()}
+    found = {role: model for role, model in models.items() if model and "torch_passes" in model}
+    told = {role: _runs(model) for role, model in found.items()}
     if len(set(told.values())) == 1:
         return f"Passes {next(iter(told.values()))}"
     return " ".join(f"Passes of the {role} {said}" for role, said in told.items())
+
+
+def _runs(model: ModelFacts | DraftFacts) -> str:
+    if reason := model["torch_passes"]:
+        return f"run in torch. {reason}"
+    read = " and read weights in 16 bits, which changes no logit" if model.get("in_16_bits") else ""
+    return f"over few rows run in C{read}."
 
 
 def head(facts: PairFacts) -> dict[str, str]:

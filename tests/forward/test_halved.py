@@ -19,6 +19,7 @@ from specdec.forward.native import passes
 from specdec.forward.native.availability import why_torch
 from specdec.forward.native.passes import MOST, in_16_bits
 from specdec.measure import roofline
+from specdec.report import provenance
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +86,18 @@ def test_small_models_and_little_memory_need_no_copies(monkeypatch: pytest.Monke
     monkeypatch.undo()
     lean = lean_of(llama())
     assert lean.halved() is lean
+
+
+def test_a_pair_says_which_weights_are_read_in_16_bits() -> None:
+    draft = noisy_copy(shared_tiny("llama", 1), 1)  # its numbers are no bfloat16 ones
+    lean = lean_of(draft)
+    assert lean.halved() is lean
+    facts = specdec.Pair(llama(), draft).describe()
+    assert facts["target"]["in_16_bits"] and "in_16_bits" not in facts["draft"]
+    told = "Passes of the target over few rows run in C and read weights in 16 bits, which changes no logit. "
+    assert provenance.passes(facts).endswith(told + "Passes of the draft over few rows run in C.")
+    exit = specdec.Pair(llama(), specdec.EarlyExit(1)).describe()
+    assert exit["target"]["in_16_bits"] and "in_16_bits" not in exit["draft"]
 
 
 def change_in_place(weight: torch.Tensor) -> None:

@@ -173,6 +173,11 @@ class NativePass:
         """
         return not all(torch.equal(matrix, half.float()) for matrix, half in self._samples)
 
+    @property
+    def has_copies(self) -> bool:
+        """Whether it reads copies of matrices."""
+        return bool(self._copies)
+
     def bytes_of(self, weight: torch.Tensor) -> int:
         """How many bytes of a weight a pass reads."""
         copies = self._copies.get(weight.data_ptr(), ())

@@ -40,6 +40,7 @@ export interface DraftFacts {
   "more"?: Record<string, string | number | number | boolean | null>;
   "own_forward"?: string | null;
   "torch_passes"?: string | null;
+  "in_16_bits"?: boolean;
 }
 export interface DraftToken {
   "token_id": number;
@@ -150,6 +151,7 @@ export interface ModelFacts {
   "bits": number | null;
   "own_forward"?: string | null;
   "torch_passes"?: string | null;
+  "in_16_bits"?: boolean;
 }
 export interface Note {
   "kind": string;
