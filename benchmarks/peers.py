@@ -3,6 +3,8 @@
 All lanes run in one process and in turns, greedy, on the example prompts. Each writes every text once before, so that
 compiling is done outside the measured runs; its time is listed separately. A lane that fails with this pair or on this
 machine is listed with the reason. Puts its section into docs/performance.md.
+
+``--server NAME=ADDRESS`` adds a lane on a server that serves the same target, such as vLLM, and may be given again.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any
 import torch
 
 from benchmarks.document import PERFORMANCE, with_section
+from benchmarks.server_lane import server_lane
 from specdec.cli.arguments import leave_a_core, pair_of
 from specdec.cli.parsers.shared import add_pair_arguments
 from specdec.drafters.draft_model import DraftModel
@@ -65,6 +68,10 @@ DEFINITIONS = """\
 - **draft compiled**: `draft.compile(dynamic=True)`. transformers itself compiles nothing of assisted generation, which
   refuses static caches.
 - **transformers' prompt lookup**: `prompt_lookup_num_tokens={gamma}`, `max_matching_ngram_size=3`, as ours.
+"""
+SERVERS = """\
+- The last lanes are servers on the same machine, in processes of their own. They may use all cores, and their time
+  includes the way of each part through HTTP.
 """
 
 
@@ -190,7 +197,8 @@ def section(
         *(_line(config, plain, beside, compiled) for config in plan.configs),
         "",
         *(f"Not measured: {_name(config)}. {reason}\n" for config, reason in failed.items()),
-        DEFINITIONS.format(room=room, gamma=gamma),
+        DEFINITIONS.format(room=room, gamma=gamma)
+        + (SERVERS if any(config.lane.startswith("server-") for config in plan.configs) else ""),
     ]
     return "\n".join(lines)
 
@@ -213,17 +221,25 @@ def _line(config: LaneConfig, plain: list[Summary], beside: list[Summary], compi
 
 def _name(config: LaneConfig) -> str:
     choice = config.row.choice
+    if config.lane.startswith("server-"):
+        return choice
     return choice if choice.startswith(("our ", "transformers'")) else f"our {choice}"
 
 
 def measured(
-    pair: Pair, items: Sequence[PromptItem], params: SamplingParams, gamma: int, runs: int, command: str
+    pair: Pair,
+    items: Sequence[PromptItem],
+    params: SamplingParams,
+    gamma: int,
+    runs: int,
+    command: str,
+    servers: Sequence[Lane] = (),
 ) -> str:
     """Run everything and return the section."""
     requests = [make_request(pair, item.message(pair.tokenizer), params) for item in items]
     room = max(len(request.prompt_ids) for request in requests) + params.max_new_tokens
-    with on_the_table(peers(pair, room)):
-        every = [row_of(key).lane_config(gamma) for key in KEYS]
+    with on_the_table([*peers(pair, room), *servers]):
+        every = [row_of(key).lane_config(gamma) for key in (*KEYS, *(server.key for server in servers))]
         took, failed = first_calls(pair, every, requests)
         if BASELINE in failed:
             raise SystemExit(f"Plain generate is what all others are compared with, and it failed: {failed[BASELINE]}")
@@ -240,6 +256,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--gamma", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--server", action="append", default=[], metavar="NAME=ADDRESS", help="one more lane")
     parser.add_argument("--document", type=Path, default=PERFORMANCE, help="the document that holds the section")
     arguments = parser.parse_args(argv)
     path = arguments.document
@@ -247,6 +264,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error(f"there is no document {path}; create it, or name another")
     if not 1 <= arguments.gamma <= MAX_GAMMA:
         parser.error(f"--gamma is {arguments.gamma}; give a whole number from 1 to {MAX_GAMMA}")
+    for text in arguments.server:
+        if "=http" not in text:
+            parser.error(f"--server is {text}; give NAME=ADDRESS, such as vLLM=http://127.0.0.1:8000")
+    servers = [server_lane(at, *text.split("=", 1)) for at, text in enumerate(arguments.server)]
     with_section(path.read_text(encoding="utf-8"), "peers", "")  # refuse a lost mark before the measurement
     silence_libraries()
     leave_a_core()
@@ -256,7 +277,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         with tempfile.TemporaryDirectory() as folder:  # an old cache would hide the time of compiling
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
             pair, items = pair_of(arguments), read_prompts(EXAMPLES)
-            text = measured(pair, items, params, arguments.gamma, arguments.runs, command)
+            text = measured(pair, items, params, arguments.gamma, arguments.runs, command, servers)
     except SpecdecError as error:
         raise SystemExit(f"peers: {error}") from error
     print(text)

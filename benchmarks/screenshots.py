@@ -43,7 +43,6 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         page.wait_for_timeout(2000)
         save("arrival")
         open_page(page, address, f"?__theme={theme}")
-        page.wait_for_selector(".sd-chart .main-svg")
         save("start", full=True)
         page.click("#sd-run")
         for step in range(8):
@@ -72,7 +71,6 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         page.keyboard.press("Escape")
         for title in ("Why", "Details"):
             page.click(f"summary:has-text('{title}')")
-        page.wait_for_selector(".sd-why .main-svg")
         save("folds", full=True)
         page.evaluate("scrollTo(0, 0)")
         edit(page)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import torch
@@ -76,9 +79,9 @@ def program(monkeypatch, tmp_path, compiled) -> Iterator:
     document = tmp_path / "performance.md"
     document.write_text("# Performance\n\nWritten by hand.\n")
 
-    def run(pair: specdec.Pair) -> str:
+    def run(pair: specdec.Pair, *more: str) -> str:
         monkeypatch.setattr(peers, "pair_of", lambda arguments: pair)
-        peers.main(["--tokens", "32", "--runs", "1", "--gamma", "3", "--document", str(document)])
+        peers.main(["--tokens", "32", "--runs", "1", "--gamma", "3", "--document", str(document), *more])
         return document.read_text()
 
     return run
@@ -136,7 +139,49 @@ def test_a_lost_mark_is_refused_before_anything_is_measured(program, tmp_path) -
         program(None)
 
 
-@pytest.mark.parametrize("asked", [["--gamma", "17"], ["--dtype", "bf16"]])
+class Server(BaseHTTPRequestHandler):
+    """Streams ``written`` in parts of two tokens, and keeps what it was asked."""
+
+    written: list[int]
+    asked: list[dict]
+
+    def log_message(self, *args) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._answer(json.dumps({"data": [{"id": "m"}]}))
+
+    def do_POST(self) -> None:
+        self.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        parts = [{"choices": [{"text": "", "token_ids": self.written[at : at + 2]}]} for at in range(0, 32, 2)]
+        lines = [json.dumps(part) for part in [{"choices": [{"text": "", "token_ids": None}]}, *parts]]
+        self._answer("".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]))
+
+    def _answer(self, text: str) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+def test_a_server_is_a_lane(program) -> None:
+    pair = pair_of()
+    prompts = [item.message(pair.tokenizer) for item in peers.read_prompts(None)]
+    first = specdec.collect(specdec.generate(pair, prompts[0], params=PARAMS)).token_ids
+    Server.written, Server.asked = first, []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    written = program(pair, "--server", f"a server={address}", "--server", "another=http://127.0.0.1:9")
+    server.shutdown()
+    server.server_close()
+    line = next(line for line in written.splitlines() if line.startswith("| a server |"))
+    assert "| 2.00 |" in line and "| 1 of 2 |" in line  # it writes the first prompt's text after both
+    assert "Not measured: another. " in written
+    assert Server.asked[0]["prompt"] == pair.tokenizer(prompts[0]).input_ids
+    assert Server.asked[0]["max_tokens"] == 32 and Server.asked[0]["temperature"] == 0
+
+
+@pytest.mark.parametrize("asked", [["--gamma", "17"], ["--dtype", "bf16"], ["--server", "127.0.0.1:8000"]])
 def test_what_cannot_be_run_is_refused_in_a_sentence(tmp_path, capsys, monkeypatch, asked: list[str]) -> None:
     monkeypatch.setattr(peers, "leave_a_core", lambda: None)
     monkeypatch.setattr(peers, "silence_libraries", lambda: None)
