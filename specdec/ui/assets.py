@@ -1,15 +1,11 @@
-"""The page's own files, and Plotly: where they lie and under which addresses the page serves them."""
+"""The page's own files: where they lie and under which addresses the page serves them."""
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import plotly
-from starlette.requests import Request
-from starlette.responses import FileResponse
-from starlette.routing import Mount, Route
+from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -28,18 +24,6 @@ class _Fresh(StaticFiles):
         return response
 
 
-def plotly_address() -> str:
-    """The address of Plotly from the page's root. The version in it replaces a cached copy after an update."""
-    return f"{ROUTE}/plotly.min.js?{plotly.__version__}"
-
-
-def routes() -> list[Route | Mount]:
-    """The routes of the own files and of Plotly."""
-    script = files("plotly") / "package_data" / "plotly.min.js"
-
-    async def plotly_script(request: Request) -> FileResponse:
-        return FileResponse(
-            str(script), media_type="text/javascript", headers={"Cache-Control": "public, max-age=31536000, immutable"}
-        )
-
-    return [Route(f"/{ROUTE}/plotly.min.js", plotly_script), Mount(f"/{ROUTE}", _Fresh(directory=ASSETS))]
+def routes() -> list[Mount]:
+    """The routes of the own files."""
+    return [Mount(f"/{ROUTE}", _Fresh(directory=ASSETS))]

@@ -29,7 +29,6 @@ def test_no_serious_accessibility_fault(browser, address, theme: str, width: int
         for summary in page.locator(".sd-result .sd-fold > summary").all():
             if summary.is_visible() and summary.locator("..").get_attribute("open") is None:
                 summary.click()
-        page.wait_for_function("document.querySelector('.sd-why .main-svg')")
         found = violations(page, axe_module)
         page.click(".sd-shareButton")
         page.wait_for_selector(".sd-codeFold")

@@ -153,7 +153,6 @@ def test_what_is_pointed_at_lights_up_everywhere(page, tmp_path):
     Pointing at one of these marks the token.
     """
     show_recording(page, tmp_path, recorded_race())
-    page.wait_for_selector(".sd-chart .main-svg")
     lit = ".sd-box.%s .lit"
     page.hover(".sd-box.speculative .accepted >> nth=6")
     assert page.locator(lit % "speculative").inner_text() == page.locator(lit % "generate").inner_text() != ""

@@ -29,12 +29,10 @@ def test_the_page_is_never_empty_and_asks_nothing_of_other_hosts(page, outside):
     """The page opens with a measured race and its origin. Its chart follows the theme, and a chip fills the prompt."""
     assert "Measured on this machine at start-up" in notes(page)
     assert len(page.locator(".sd-figures dd").all()) == 4
-    page.wait_for_function("document.querySelector('.sd-chart .main-svg')")
-    lines = "document.querySelector('.sd-chart .sd-plot').data"
-    colour = f"{lines}?.find(({{ name }}) => name === 'speculative')?.line.color"
-    page.wait_for_function(f"{colour} === '#1d5fb8'")
+    line = page.locator(".sd-chart .sd-line.speculative")
+    assert line.evaluate("(node) => getComputedStyle(node).stroke") == "rgb(29, 95, 184)"
     page.evaluate("document.body.classList.add('dark')")
-    page.wait_for_function(f"{colour} === '#6cb0f7'")
+    assert line.evaluate("(node) => getComputedStyle(node).stroke") == "rgb(108, 176, 247)"
     examples = map(json.loads, EXAMPLES.read_text().splitlines())
     example = next(example for example in examples if "\n" in example["prompt"])
     page.click(f".sd-chip >> text={example['name']}")

@@ -204,7 +204,7 @@ def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address
         other.set_input_files("#sd-open", path)
         other.wait_for_function("window.specdec.verdicts === 3")
         skip(other)
-        other.wait_for_selector(".sd-chart .annotation-text:has-text('<a href')")
+        other.wait_for_selector(".sd-chart .sd-label:has-text('<a href')")
         assert other.locator(".sd-chart a").count() == 0
         for line in forged:
             if line["event"] == "started":

@@ -2,7 +2,7 @@
 // in the end depends on none of that. SPECDEC_FULL tries 200 races.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { all, click, clock, one, pass, race, recorded, recordsOf, send, show, state, textOf } from "./page.js";
+import { all, chart, click, clock, one, pass, race, recorded, recordsOf, send, show, state, textOf } from "./page.js";
 
 const { raceShown } = await import("../../specdec/ui/assets/race/current_race.js");
 const { TokenText } = await import("../../specdec/ui/assets/race/lines.js");
@@ -47,7 +47,7 @@ function requireWhole(seed) {
     const cells = one(`.sd-stripRow.${lane.key.replace(":", "-")} canvas`).drawn.filter(([, , , y]) => y > 12);
     assert.equal(cells.length, lane.tokens - lane.counts[0], `${said}: the strip of ${lane.key}`);
     if (raceShown().verdict.stopped) continue; // drawn as far as it is compared
-    const line = one(".sd-chart .sd-plot").data.find(({ name }) => name === lane.key);
+    const line = chart().lines.find(({ name }) => name === lane.key);
     assert.equal(line.y.at(-1), lane.tokens, `${said}: the chart of ${lane.key}`);
   }
 }

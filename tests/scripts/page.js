@@ -1,5 +1,5 @@
 // A page without a browser, for what the scripts draw for given lines: jsdom, with stand-ins for what it does not have
-// (layout, canvas, Plotly). Layout itself, and what a person does, is tested in Chromium.
+// (layout, canvas). Layout itself, and what a person does, is tested in Chromium.
 import { readFileSync } from "node:fs";
 import { JSDOM } from "jsdom";
 
@@ -109,13 +109,6 @@ let reduced = false;
 window.matchMedia = (query) => ({ matches: reduced && query.includes("reduced-motion") });
 export const reduceMotion = (on) => (reduced = on);
 
-// Plotly keeps what it is told to draw: node.data and node.layout.
-window.Plotly = {
-  react: async (node, data, layout) => Object.assign(node, { data, layout }),
-};
-const append = window.document.head.append.bind(window.document.head);
-window.document.head.append = (script) => (script.src ? script.onload() : append(script));
-
 Object.assign(globalThis, {
   window,
   document: window.document,
@@ -157,7 +150,6 @@ const mounting = live.mount(
   view,
   props,
   (_, call) => (update = call),
-  "plotly.js",
   LANES,
   DEFINITIONS,
   () => {},
@@ -192,6 +184,32 @@ export const send = (of, name, more = {}) =>
 export const key = (of, name) => send(of, "keydown", { key: name });
 export const point = (of) => send(of, of.matches?.("tr") ? "pointerenter" : "pointerover");
 export const leave = (of) => send(of, "pointerleave");
+
+// What the chart of the race shows, in the units of its axes: its lines, texts, and the ends of its axes.
+export function chart() {
+  const number = (node, name) => Number(node.getAttribute(name));
+  const [left, top, bottom, right] = one(".sd-chart .sd-axis")
+    .getAttribute("d")
+    .match(/[\d.]+/g)
+    .map(Number);
+  const marks = all(".sd-chart .sd-tick").map((node) => [
+    Number(node.textContent),
+    number(node, "x"),
+    number(node, "y"),
+  ]);
+  const across = marks.filter(([, x]) => x >= left).at(-1);
+  const up = marks.filter(([, x]) => x < left).at(-1);
+  const second = (x) => ((x - left) / (across[1] - left)) * across[0];
+  const token = (y) => ((bottom - y) / (bottom + 5 - up[2])) * up[0];
+  const lines = all(".sd-chart .sd-line").map((node) => {
+    const steps = [...node.getAttribute("d").matchAll(/[MH]([\d.]+)[,V]([\d.]+)/g)];
+    const [x, y] = [steps.map((step) => second(Number(step[1]))), steps.map((step) => token(Number(step[2])))];
+    return { name: node.getAttribute("class").split(" ")[1], x, y: y.map(Math.round) };
+  });
+  const labels = texts(".sd-chart .sd-label");
+  const shapes = all(".sd-chart .sd-sign").map((node) => node.getAttribute("d"));
+  return { lines, labels, shapes, titles: texts(".sd-chart .sd-axisTitle"), range: [second(right), token(top)] };
+}
 
 // Mounts the tab How it works, once.
 export async function mountHow() {

@@ -23,11 +23,11 @@ export const ready = new Promise((resolve) => {
   mounted = () => resolve(undefined);
 });
 
-export async function mount(element, props, watch, plotlyAddress, lanes, definitions, again) {
+export async function mount(element, props, watch, lanes, definitions, again) {
   defineLanes(lanes);
   defineFigures(definitions);
   defineOrigins(definitions.origins);
-  const view = new View(element, plotlyAddress, again);
+  const view = new View(element, again);
   mounted(); // the buttons have what they need; an unreadable link must not block them
   const reader = new LineReader();
   await view.openLink();
@@ -50,11 +50,11 @@ class View {
   #ended = 0;
 
   // `again` lets the server run what `window.specdec.shown()` returns.
-  constructor(root, plotlyAddress, again) {
+  constructor(root, again) {
     this.root = root;
     this.again = again;
     this.measurements = new Measurements();
-    this.stage = new Stage(plotlyAddress, {
+    this.stage = new Stage({
       again: (repeat) => this.#again(repeat),
       onRest: () => this.#rested(),
       speak: (words) => this.measurements.say(words),

@@ -19,7 +19,6 @@ from specdec.report.definitions import DEFINITIONS
 from specdec.report.judge import SHRUNK
 from specdec.report.sentences import ORIGINS
 from specdec.ui import html
-from specdec.ui.assets import plotly_address
 from specdec.ui.fields import message_place, sent
 from specdec.ui.jobs.context import Cancelled, Job, QueuePosition
 from specdec.ui.jobs.limits import Limits
@@ -32,7 +31,7 @@ from specdec.ui.tabs.race_form import RaceForm, cause_of
 
 _MOUNT = """
 import(%s).then((live) =>
-  live.mount(element, props, watch, new URL("%s", document.baseURI).href, %s, %s, () => trigger("again")));
+  live.mount(element, props, watch, %s, %s, () => trigger("again")));
 """
 _READY = "await (await import(%s)).ready;"  # waits until the scripts have their tables
 _BEGIN = f"async (...values) => {{ {_READY} window.specdec.begin(); return values; }}"
@@ -72,7 +71,7 @@ class RaceTab:
         self.live = gr.HTML(
             "",
             html_template="",
-            js_on_load=_MOUNT % (script, plotly_address(), _lane_rows(), _definitions()),
+            js_on_load=_MOUNT % (script, _lane_rows(), _definitions()),
             apply_default_css=False,
             elem_id="sd-live",
             elem_classes="sd-live",

@@ -36,9 +36,10 @@ export function drawSign(node, name) {
   node.replaceChildren(image);
 }
 
-export function svg(tag, attributes) {
+export function svg(tag, attributes, children = []) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
   return node;
 }
 
@@ -88,28 +89,20 @@ export function nextFrame(call) {
   return off;
 }
 
-// Plotly, loaded once from this host. Everything that draws waits for it.
-let plotly = null;
-export function loadPlotly(address) {
-  plotly ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = address;
-    script.onload = () => resolve(window.Plotly);
-    script.onerror = reject;
-    document.head.append(script);
-  });
-  return plotly;
-}
-
-// Calls back when the theme or the node's width changes.
-export function onLook(node, redraw) {
-  new MutationObserver(redraw).observe(document.body, { attributeFilter: ["class"] });
+// Calls back when the node's width changes, also when it becomes visible.
+export function onWidth(node, redraw) {
   let width = node.clientWidth;
   new ResizeObserver(() => {
     if (node.clientWidth === width) return;
     width = node.clientWidth;
     redraw();
   }).observe(node);
+}
+
+// Calls back when the theme or the node's width changes.
+export function onLook(node, redraw) {
+  new MutationObserver(redraw).observe(document.body, { attributeFilter: ["class"] });
+  onWidth(node, redraw);
 }
 
 // The page's colours in the present theme, for one drawing. Each is looked up once.
@@ -121,6 +114,3 @@ export const colourOf = (node) => {
     return known.get(name);
   };
 };
-
-// Plotly reads markup in its labels, and a recording from elsewhere may contain some.
-export const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");

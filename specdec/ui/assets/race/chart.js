@@ -1,6 +1,7 @@
 // Tokens against seconds: a step line for each lane, from its own start, with labels at the ends.
-import { colourOf, el, escaped, loadPlotly, narrow, nextFrame, onLook, reducedMotion, svg } from "../lib/dom.js";
+import { el, narrow, nextFrame, onWidth, reducedMotion, svg } from "../lib/dom.js";
 import { labelOf, laneOf } from "../lib/lanes.js";
+import { Plot, rounded } from "./plot.js";
 
 const MAIN = ["generate", "speculative"];
 const SHAPES = {
@@ -16,17 +17,10 @@ export const signOf = (key) => {
   return Object.hasOwn(SHAPES, sign) ? sign : "circle";
 };
 
-// The next of 1, 2, 5, 10, 20 ... that is not below a value.
-const rounded = (value) => {
-  const power = 10 ** Math.floor(Math.log10(value));
-  return ([1, 2, 5].find((step) => step * power >= value) ?? 10) * power;
-};
-
 // About how many pixels the longest of some bold lines takes in a label.
 const widthOf = (lines) => 7.5 * Math.max(...lines.map((line) => line.length)) + 10;
 
 export class Chart {
-  #plotly = null;
   #lanes = new Map(); // key -> Lane
   #asked = 1; // tokens
   #top = 1; // of the y axis
@@ -34,36 +28,31 @@ export class Chart {
   #notes = [];
   #moment = null; // of a replay, in seconds; null is the end
   #cut = Infinity; // tokens over which the lanes are compared
-  #wanted = false;
-  #drawing = false;
+  #wanted = false; // a drawing, in the next frame
   #keyed = ""; // the texts of the legend
+  #drawn = false;
 
   /** @param {import("./focus.js").Focus} focus */
-  constructor(address, focus) {
-    this.plot = el("div", "sd-plot");
-    this.plot.setAttribute("role", "img");
-    // Dots on the lines, drawn above Plotly, so that they follow the pointer without a new drawing.
+  constructor(focus) {
+    this.plot = new Plot();
+    // Dots on the lines, above the drawing, so that they follow the pointer without a new one.
     this.lit = el("span", "sd-dot");
     this.current = el("span", "sd-dot current");
     this.lit.hidden = this.current.hidden = true;
     this.key = el("ul", "sd-chartKey"); // of the further lanes: the ends of their lines are too close for labels
-    this.node = el("div", "sd-chart", "", [this.plot, this.lit, this.current, this.key]);
+    this.node = el("div", "sd-chart", "", [this.plot.node, this.lit, this.current, this.key]);
     focus.add(this);
-    this.plot.addEventListener("pointermove", (event) => focus.point(this.#roundAt(event)));
-    this.plot.addEventListener("pointerleave", () => focus.point(null));
-    this.plot.addEventListener("click", (event) => {
+    this.plot.node.addEventListener("pointermove", (event) => focus.point(this.#roundAt(event)));
+    this.plot.node.addEventListener("pointerleave", () => focus.point(null));
+    this.plot.node.addEventListener("click", (event) => {
       const at = this.#roundAt(event);
-      if (at) focus.choose(at, this.plot);
+      if (at) focus.choose(at, this.plot.node);
     });
-    loadPlotly(address).then((plotly) => {
-      this.#plotly = plotly;
-      this.#draw();
-      onLook(this.plot, () => this.#draw());
-    });
+    onWidth(this.node, () => this.#draw());
   }
 
   set words(text) {
-    this.plot.setAttribute("aria-label", text);
+    this.plot.node.setAttribute("aria-label", text);
   }
 
   // An empty chart for this many tokens.
@@ -128,22 +117,17 @@ export class Chart {
   // A dot where a round of a lane ended; on another lane, where it wrote the same token.
   #mark(dot, at) {
     const lane = at && this.#lanes.get(at.lane);
-    const axes = this.plot._fullLayout;
-    const there = lane && axes?.xaxis && at.round < this.#count(lane);
+    const there = lane && this.#drawn && at.round < this.#count(lane);
     dot.hidden = !there;
     if (!there) return;
-    const { xaxis, yaxis } = axes;
-    dot.style.left = `${xaxis._offset + xaxis.l2p(lane.seconds[at.round])}px`;
-    dot.style.top = `${yaxis._offset + yaxis.l2p(lane.counts[at.round])}px`;
+    dot.style.left = `${this.plot.x(lane.seconds[at.round])}px`;
+    dot.style.top = `${this.plot.y(lane.counts[at.round])}px`;
   }
 
   // The round nearest to the pointer, on the nearest line.
   #roundAt(event) {
-    const axes = this.plot._fullLayout;
-    if (!axes?.xaxis || !this.#lanes.size) return null;
-    const box = this.plot.getBoundingClientRect();
-    const seconds = axes.xaxis.p2d(event.clientX - box.left - axes.xaxis._offset);
-    const tokens = axes.yaxis.p2d(event.clientY - box.top - axes.yaxis._offset);
+    if (!this.#drawn || !this.#lanes.size) return null;
+    const [seconds, tokens] = this.plot.at(event);
     const near = [...this.#lanes.values()]
       .filter((lane) => lane.rounds.length)
       .map((lane) => {
@@ -159,22 +143,13 @@ export class Chart {
     return [...this.#lanes.keys()].sort((one, other) => MAIN.indexOf(one) - MAIN.indexOf(other));
   }
 
-  // One drawing at a time, and no drawing for at least two thirds of the time: a slow machine skips frames and queues
-  // none.
-  async #draw() {
+  #draw() {
+    if (this.#wanted) return;
     this.#wanted = true;
-    if (this.#drawing || !this.#plotly) return;
-    this.#drawing = true;
-    for (let took = 0; this.#wanted;) {
-      await new Promise((resolve) => setTimeout(resolve, 2 * took));
-      // The texts of these points are laid out in one frame, and the chart is drawn in the next.
-      for (let frame = 0; frame < 2; frame++) await new Promise(nextFrame);
+    nextFrame(() => {
       this.#wanted = false;
-      const began = performance.now();
-      await this.#drawAll().catch((error) => console.error(error));
-      took = performance.now() - began;
-    }
-    this.#drawing = false;
+      if (this.node.clientWidth) this.#drawAll(); // else the tab is hidden; its width changes when it is shown
+    });
   }
 
   #freeze() {
@@ -190,38 +165,26 @@ export class Chart {
     if (most > this.#top) this.#top = Math.min(rounded(most), this.#asked);
   }
 
-  async #drawAll() {
+  #drawAll() {
     this.#grow();
-    const small = narrow();
-    const colour = colourOf(this.plot);
-    const space = this.#space(small);
-    const axis = {
-      gridcolor: colour("grid"),
-      linecolor: colour("axis"),
-      showline: true,
-      zeroline: false,
-      fixedrange: true,
-      ticks: "",
-      tickfont: { size: small ? 14 : 13 },
-    };
-    const title = (text) => ({ text, standoff: 10, font: { size: small ? 14 : 13 } });
-    const clock = `Seconds after first token${small ? "<br>" : " "}(each lane's own clock)`;
-    const layout = {
-      width: this.plot.clientWidth,
-      height: space.t + space.plot + space.b,
-      margin: { l: space.l, r: space.r, t: space.t, b: space.b },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      showlegend: false,
-      dragmode: false,
-      font: { family: getComputedStyle(this.plot).fontFamily, color: colour("muted") },
-      xaxis: { ...axis, title: title(clock), range: [0, this.#range], nticks: small ? 4 : 7, showgrid: false },
-      yaxis: { ...axis, title: title("Tokens written"), range: [0, this.#top], nticks: 5 },
-      annotations: this.#annotations(space, colour),
-      shapes: this.#shapes(space, colour),
-    };
-    await this.#plotly.react(this.plot, this.#traces(colour), layout, { staticPlot: true });
+    const space = this.#space(narrow());
+    const clock = space.small
+      ? ["Seconds after first token", "(each lane's own clock)"]
+      : ["Seconds after first token (each lane's own clock)"];
+    this.plot.frame(space, [this.#range, this.#top], [clock, ["Tokens written"]], space.small ? [4, 4] : [6, 4]);
+    for (const key of this.#keys) {
+      const lane = this.#lanes.get(key);
+      const count = this.#count(lane);
+      // Further lanes are alike in colour: dashes and the sign at the line's end, which the legend repeats, part them.
+      this.plot.steps(key, lane.seconds.slice(0, count), lane.counts.slice(0, count), laneOf(key)?.dash);
+    }
+    for (const key of this.#keys.filter((key) => this.#hasSign(key))) {
+      const { x, y } = this.#end(key);
+      this.plot.sign(SHAPES[signOf(key)], x, y);
+    }
+    this.#writeLabels(space);
     this.#writeKey();
+    this.#drawn = true;
     this.#mark(this.lit, this.pointed);
     this.#mark(this.current, this.chosen);
   }
@@ -242,40 +205,8 @@ export class Chart {
     );
   }
 
-  #traces(colour) {
-    const dots = (x, y, marker) => ({
-      type: "scatter",
-      mode: "markers",
-      hoverinfo: "skip",
-      x,
-      y,
-      marker,
-      cliponaxis: false,
-    });
-    const lines = this.#keys.map((key) => {
-      const lane = this.#lanes.get(key);
-      const count = this.#count(lane);
-      const line =
-        key === "speculative"
-          ? { width: 3, color: colour("blue") }
-          : // The others are alike in colour: dashes and the sign at the line's end, which the legend repeats, part them.
-            { width: key === "generate" ? 2 : 1.5, dash: laneOf(key)?.dash, color: colour("plain") };
-      const [x, y] = [lane.seconds.slice(0, count), lane.counts.slice(0, count)];
-      return { type: "scatter", mode: "lines", hoverinfo: "skip", name: key, x, y, line: { shape: "hv", ...line } };
-    });
-    const ended = this.#keys.filter((key) => !MAIN.includes(key) && this.#lanes.get(key).finished && this.#there(key));
-    const ends = ended.map((key) => this.#end(key));
-    const signs = dots(
-      ends.map(({ x }) => x),
-      ends.map(({ y }) => y),
-      {
-        symbol: ended.map(signOf),
-        size: 9,
-        color: colour("plain"),
-        line: { width: 1.5, color: colour("page") },
-      },
-    );
-    return [...lines, signs];
+  #hasSign(key) {
+    return !MAIN.includes(key) && this.#lanes.get(key).finished && this.#there(key);
   }
 
   // The visible rounds of a lane: up to the moment of the replay, and up to the end of the comparison.
@@ -289,13 +220,13 @@ export class Chart {
     return beyond < 0 ? lane.rounds.length : beyond;
   }
 
-  // Pixels: the margins for the labels, and the plot between them.
+  // The margins for the labels, and the room between them.
   #space(small) {
     const slower = this.#last() === "speculative";
     const space = small
-      ? { l: 54, r: slower ? 104 : 62, t: 70, plot: 170, b: 64 }
-      : { l: 56, r: slower ? 112 : 72, t: 68, plot: 196, b: 50 };
-    return { ...space, small, width: this.plot.clientWidth - space.l - space.r };
+      ? { left: 54, right: slower ? 104 : 62, top: 70, height: 170, bottom: 64 }
+      : { left: 56, right: slower ? 112 : 72, top: 68, height: 196, bottom: 50 };
+    return { ...space, small, width: Math.max(1, this.node.clientWidth - space.left - space.right) };
   }
 
   // The last visible point of a lane.
@@ -326,74 +257,46 @@ export class Chart {
     return names.sort((one, other) => this.#end(other).x - this.#end(one).x)[0];
   }
 
-  #annotations(space, colour) {
-    const pixels = (seconds) => (seconds / this.#range) * space.width;
-    const font = (lane) => ({ size: 14, color: colour(lane === "generate" ? "plain" : "blue") });
-    const common = { showarrow: false, yanchor: "bottom", borderpad: 1 };
-    const ended = this.#ended();
+  #writeLabels(space) {
+    const ended = this.#ended().filter(({ lane }) => MAIN.includes(lane));
     // The name of a growing line is at its tip.
-    const growing = MAIN.filter((lane) => this.#lanes.has(lane) && !ended.some((note) => note.lane === lane)).map(
-      (lane) => {
-        const tip = this.#end(lane, this.#count(this.#lanes.get(lane)));
-        const plain = lane === "generate";
-        // If the plain line is to the right of the speculative tip, that tip's name is on its left, if it fits.
-        const right = plain || pixels(tip.x) < 96;
-        return {
-          ...common,
-          ...tip,
-          text: plain ? labelOf(lane) : `<b>${labelOf(lane)}</b>`,
-          font: font(lane),
-          bgcolor: colour("page"),
-          xanchor: right ? "left" : "right",
-          xshift: right ? 7 : -7,
-          yanchor: plain ? "top" : "bottom",
-          yshift: plain ? -2 : 4,
-        };
-      },
-    );
+    for (const lane of MAIN.filter((key) => this.#lanes.has(key) && !ended.some((note) => note.lane === key))) {
+      const tip = this.#end(lane, this.#count(this.#lanes.get(lane)));
+      const [x, y] = [this.plot.x(tip.x), this.plot.y(tip.y)];
+      const plain = lane === "generate";
+      // If the plain line is to the right of the speculative tip, that tip's name is on its left, if it fits.
+      const right = plain || x - space.left < 96;
+      const below = plain ? 17 : -8;
+      this.plot.label([labelOf(lane)], x + (right ? 7 : -7), y + below, right ? "start" : "end", `sd-label ${lane}`);
+    }
     const last = this.#last();
-    const finished = ended
-      .filter(({ lane }) => MAIN.includes(lane))
-      .map(({ lane, lines }) => {
-        const end = this.#end(lane);
-        const said = lines.map(escaped);
-        const note = { ...common, ...end, bgcolor: colour("page"), font: font(lane) };
-        const text = (join) => (lane === "generate" ? said.join(join) : `<b>${said.join(join)}</b>`);
-        if (lane === last) {
-          return { ...note, text: text("<br>"), xanchor: "left", xshift: 6, yshift: 6, align: "left" };
-        }
-        const left = pixels(end.x) + space.l;
-        const wide = !space.small && left > widthOf([lines.join(" ")]);
-        const fits = left > widthOf(lines);
-        const anchor = fits ? { xanchor: "right", align: "right" } : { xanchor: "left", align: "left" };
-        return { ...note, ...anchor, text: text(wide ? " " : "<br>"), xshift: fits ? -6 : 0, yshift: 6 };
-      });
-    return [
-      ...growing,
-      ...finished,
-      ...this.#saved(space, pixels, { ...common, bgcolor: colour("page"), font: { size: 14, color: colour("ink") } }),
-    ];
+    for (const { lane, lines } of ended) {
+      const end = this.#end(lane);
+      const [x, y] = [this.plot.x(end.x), this.plot.y(end.y) - 11];
+      const name = `sd-label ${lane}`;
+      if (lane === last) {
+        this.plot.label(lines, x + 7, y, "start", name);
+        continue;
+      }
+      const one = !space.small && x > widthOf([lines.join(" ")]);
+      const fits = x > widthOf(lines);
+      this.plot.label(one ? [lines.join(" ")] : lines, fits ? x - 7 : x + 1, y, fits ? "end" : "start", name);
+    }
+    this.#writeBracket(space, ended);
   }
 
-  // The words of the bracket: above its middle or, if a label of a line is there, above that label.
-  #saved(space, pixels, common) {
+  // The bracket is above the ends of the lines. Its words are above its middle or, if a label of a line is there, above
+  // that label.
+  #writeBracket(space, ended) {
     const bracket = this.#bracket(space);
-    if (!bracket) return [];
-    const [plain, spec] = [this.#end("generate"), this.#end("speculative")];
-    const free = this.#ended()
-      .filter(({ lane }) => MAIN.includes(lane) && lane !== this.#last())
-      .every(({ lane, lines }) => pixels(this.#end(lane).x) + space.l > widthOf(lines));
-    const yshift = free && pixels(Math.abs(plain.x - spec.x)) > 100 ? 12 : 46;
-    return [{ ...common, x: (plain.x + spec.x) / 2, y: spec.y, text: escaped(bracket.lines[0]), yshift }];
-  }
-
-  // The bracket is above the plot, where Plotly draws shapes only on the paper's own scale.
-  #shapes(space, colour) {
-    if (!this.#bracket(space)) return [];
-    const [plain, spec] = [this.#end("generate"), this.#end("speculative")];
-    const height = (pixels) => spec.y / this.#top + pixels / space.plot;
-    const common = { type: "line", xref: "x", yref: "paper", line: { width: 1.5, color: colour("ink") } };
-    const tick = (x) => ({ ...common, x0: x, x1: x, y0: height(4), y1: height(12) });
-    return [tick(spec.x), tick(plain.x), { ...common, x0: spec.x, x1: plain.x, y0: height(8), y1: height(8) }];
+    if (!bracket) return;
+    const [plain, ours] = [this.#end("generate"), this.#end("speculative")];
+    const [from, to, y] = [this.plot.x(plain.x), this.plot.x(ours.x), this.plot.y(ours.y)];
+    const free = ended.every(
+      ({ lane, lines }) => lane === this.#last() || this.plot.x(this.#end(lane).x) > widthOf(lines),
+    );
+    const above = free && Math.abs(from - to) > 100 ? 17 : 51;
+    this.plot.bracket(ours.x, plain.x, y - 8);
+    this.plot.label(bracket.lines, (from + to) / 2, y - above, "middle", "sd-label");
   }
 }

@@ -128,6 +128,14 @@ export class RoundCard {
       chip.classList.toggle("lit", Boolean(here) && at.place !== null && Number(chip.dataset.place) === at.place);
   }
 
+  // The round that a replay has reached, unless another one was chosen elsewhere.
+  follow(lane, index) {
+    if (this.#away || this.card.hidden || !lane.rounds.length) return;
+    if (lane === this.#lane && index === this.#index) return;
+    this.#lane = lane;
+    this.show(index);
+  }
+
   choose(at, anchor) {
     const lane = this.lanes?.get(at.lane);
     if (!lane?.rounds.length) return;

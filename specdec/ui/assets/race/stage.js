@@ -23,15 +23,15 @@ export class Stage {
 
   // `again(repeat)` runs the shown race again. `onRest` is called when a replay has stopped. `speak` lets words be
   // read out.
-  constructor(plotlyAddress, { again, onRest, speak }) {
+  constructor({ again, onRest, speak }) {
     this.speak = speak;
     this.focus = new Focus();
     this.verdict = new VerdictPanel(again);
     this.texts = new Texts(this.focus);
     this.strip = new Strip(this.focus);
-    this.chart = new Chart(plotlyAddress, this.focus);
+    this.chart = new Chart(this.focus);
     this.card = new RoundCard(this.focus);
-    this.why = new Why(plotlyAddress, factList);
+    this.why = new Why(factList);
     this.replay = new Replay((seconds) => this.#showMoment(seconds), onRest);
     this.chart.words = "Tokens written over seconds; no race yet.";
     this.moreBody = el("div", "sd-more");
@@ -60,7 +60,7 @@ export class Stage {
     this.why.hide();
     this.more.hidden = true;
     this.verdict.reset(race);
-    this.texts.place(lanes);
+    this.texts.place(lanes, race.asked);
     this.strip.place(lanes);
     this.chart.words = "Tokens written over seconds; the race is running.";
     this.chart.start(race.asked);
@@ -219,6 +219,8 @@ export class Stage {
     this.texts.showUntil(seconds);
     this.strip.showUntil(seconds);
     this.chart.showUntil(seconds);
+    const ours = this.#lanes.get("speculative");
+    if (ours) this.card.follow(ours, seconds === null ? telling(ours) : Math.max(0, ours.roundsAt(seconds) - 1));
     const fastest = Math.min(...MAIN.map((key) => this.#lanes.get(key)?.duration ?? Infinity));
     for (const key of MAIN) {
       const lane = this.#lanes.get(key);
@@ -234,11 +236,11 @@ export class Stage {
     return `${lane.counts[lane.roundsAt(seconds) - 1] ?? 0} of ${lane.open ? this.race.asked : lane.tokens} tokens`;
   }
 
-  // A lane's time. The faster lane waits for the other.
+  // A lane's time. The faster lane is done while the other still writes.
   #timeOf(lane, seconds, fastest) {
     const measured = lane === this.race.lanes.get(lane.key);
     const time = `${measured ? "" : "computed: "}${secondsOf(lane.duration)}`;
-    if (seconds !== null) return `${lane.duration <= fastest ? "\u2713 waits \u00b7 " : ""}${time}`;
+    if (seconds !== null) return `${lane.duration <= fastest ? "\u2713 done \u00b7 " : ""}${time}`;
     if (this.race.verdict?.stopped) return `${lane.tokens} tokens in ${time}`;
     const rate = this.race.verdict?.rates?.[lane.key];
     return measured && rate ? `${time} \u00b7 ${rate}` : time;

@@ -6,6 +6,7 @@ import { Ribbon, legend } from "./ribbon.js";
 
 const MAIN = ["generate", "speculative"];
 const LINE = 26; // pixels of a line, as in the style
+const SHORT = 64; // tokens; a text of so many fits into lower boxes, which leave room for the round below
 
 // Whether a text continues below its box.
 const cue = (body) => body.classList.toggle("more", body.scrollTop + body.clientHeight < body.scrollHeight - LINE / 2);
@@ -40,7 +41,8 @@ export class Texts {
   }
 
   // A place for each lane of a race, in the order of the race.
-  place(lanes) {
+  place(lanes, asked) {
+    this.boxes.classList.toggle("short", asked <= SHORT);
     this.#boxes = new Map();
     for (const lane of lanes) {
       const ribbon = new Ribbon(`${labelOf(lane)} text, token by token`, this.focus);

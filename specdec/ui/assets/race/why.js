@@ -1,21 +1,15 @@
 // Explains the outcome of a race: in words, in figures, and as steps from plain `generate` to speculative.
-import { colourOf, el, escaped, fold, loadPlotly, narrow, onLook } from "../lib/dom.js";
+import { el, fold } from "../lib/dom.js";
 
 export class Why {
-  #steps = [];
-  #plotly = null;
-
   // `facts` makes the list of figures.
-  constructor(address, facts) {
-    this.address = address;
+  constructor(facts) {
     this.facts = facts;
     this.words = el("p", "sd-timeWords");
-    this.plot = el("div", "sd-plot");
-    this.plot.setAttribute("role", "img");
+    this.steps = el("div", "sd-costs");
+    this.steps.setAttribute("role", "img");
     this.figures = el("div");
-    this.node = fold("sd-why", "Why", [this.words, this.plot, this.figures]);
-    this.node.addEventListener("toggle", () => this.#draw());
-    onLook(this.plot, () => this.#draw());
+    this.node = fold("sd-why", "Why", [this.words, this.steps, this.figures]);
     this.hide();
   }
 
@@ -28,74 +22,40 @@ export class Why {
     if (!why) return;
     this.node.firstChild.textContent = why.title;
     this.words.textContent = why.text;
-    this.#steps = why.steps;
-    this.plot.hidden = !why.steps.length;
-    this.plot.setAttribute(
+    this.steps.hidden = !why.steps.length;
+    this.steps.setAttribute(
       "aria-label",
       `Milliseconds per token. ${why.steps.map(([name, seconds]) => `${name}: ${signed(seconds)}`).join(", ")}`,
     );
+    this.steps.replaceChildren(el("p", "sd-costTitle", "Milliseconds per token"), ...rowsOf(why.steps));
     this.figures.replaceChildren(...(why.figures.length ? [this.facts(why.figures)] : []));
-    this.#draw();
   }
+}
 
-  async #draw() {
-    if (!this.node.open || this.node.hidden || !this.#steps.length) return;
-    this.#plotly ??= await loadPlotly(this.address);
-    const colour = colourOf(this.plot);
-    const small = narrow();
-    const names = [...this.#steps.map(([name]) => escaped(name).replace(/^(.{5,14}) /, "$1<br>")), "Speculative"];
-    const values = this.#steps.map(([, seconds]) => seconds * 1000);
-    const total = values.reduce((sum, value) => sum + value, 0);
-    const font = { size: 14 };
-    const numbers = [
-      ...this.#steps.map(([, seconds], at) => (at ? signed(seconds) : (seconds * 1000).toFixed(2))),
-      total.toFixed(2),
-    ];
-    const trace = {
-      type: "waterfall",
-      orientation: small ? "h" : "v",
-      hoverinfo: "skip",
-      cliponaxis: false,
-      textposition: small ? "none" : "outside",
-      measure: ["absolute", ...Array(values.length - 1).fill("relative"), "total"],
-      textfont: { ...font, color: colour("muted") },
-      text: numbers,
-      connector: { line: { color: colour("axis"), width: 1 } },
-      totals: { marker: { color: colour("bar-rest") } },
-      decreasing: { marker: { color: colour("bar-verify") } },
-      increasing: { marker: { color: colour("correction-mark") } },
-      ...(small ? { y: names, x: [...values, total] } : { x: names, y: [...values, total] }),
-    };
-    let end = 0;
-    const right = [...values.map((value) => Math.max(end, (end += value))), total];
-    // Right of every bar, because left of one a number would overlap the steps' names.
-    const beside = {
-      type: "scatter",
-      mode: "text",
-      x: right,
-      y: names,
-      text: numbers.map((number) => `\u00a0\u00a0${number}`),
-      textposition: "middle right",
-      textfont: trace.textfont,
-      cliponaxis: false,
-    };
-    const axis = { gridcolor: colour("grid"), zeroline: false, fixedrange: true, tickfont: font, automargin: true };
-    const steps = { ...axis, showgrid: false };
-    const measured = { ...axis, title: { text: "Milliseconds per token", font }, rangemode: "tozero" };
-    const layout = {
-      width: this.plot.clientWidth,
-      height: small ? 420 : 320,
-      margin: { l: 10, r: small ? 56 : 30, t: 24, b: 10 },
-      showlegend: false,
-      dragmode: false,
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: getComputedStyle(this.plot).fontFamily, color: colour("muted") },
-      xaxis: small ? measured : steps,
-      yaxis: small ? { ...steps, autorange: "reversed" } : measured,
-    };
-    await this.#plotly.react(this.plot, small ? [trace, beside] : [trace], layout, { staticPlot: true });
-  }
+// A row for each step, whose bar begins where that of the step before it ends, and one for the sum.
+function rowsOf(steps) {
+  if (!steps.length) return [];
+  const ends = [0];
+  for (const [, seconds] of steps) ends.push(ends.at(-1) + seconds);
+  const longest = Math.max(...ends);
+  const row = (kind, name, from, to, number) => {
+    const bar = el("span", `sd-costBar ${kind}`);
+    bar.style.left = `${(100 * Math.max(0, Math.min(from, to))) / longest}%`;
+    bar.style.width = `${(100 * Math.abs(to - from)) / longest}%`;
+    return el("div", "sd-costRow", "", [
+      el("span", "sd-costName", name),
+      el("span", "sd-costTrack", "", [bar]),
+      el("span", "sd-costNumber", number),
+    ]);
+  };
+  return [
+    ...steps.map(([name, seconds], at) =>
+      at
+        ? row(seconds < 0 ? "less" : "more", name, ends[at], ends[at + 1], signed(seconds))
+        : row("whole", name, 0, seconds, (seconds * 1000).toFixed(2)),
+    ),
+    row("whole", "Speculative", 0, ends.at(-1), (ends.at(-1) * 1000).toFixed(2)),
+  ];
 }
 
 const signed = (seconds) => `${seconds < 0 ? "\u2212" : "+"}${Math.abs(seconds * 1000).toFixed(2)}`;
