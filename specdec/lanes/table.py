@@ -225,7 +225,7 @@ LANES: list[Lane] = [
     ),
     Lane("speculative", "Speculative", "speculative decoding", _speculative, colour="blue", race=True, bench=True),
     Lane(
-        "speculative", "Our loop, \u03b3 0", "our loop without a draft (\u03b3 0)", _loop,
+        "speculative", "Our loop, no draft", "our loop without a draft (\u03b3 0)", _loop,
         gamma=0, sign="square", race=True, bench=True,
     ),
     Lane(

@@ -29,16 +29,17 @@ DEFINITIONS = {
         "The time to the first token is not in it. It is not speculation's share: our loop gains a part of it.",
     ),
     "engine": Definition(
-        "from our loop",
+        "our loop against generate()",
         "factor",
         "Seconds per token of plain generate / seconds per token of our loop at \u03b3 0. This part does not come from "
         "speculation.",
         "It says nothing about guesses: no guess is made at \u03b3 0.",
     ),
     "measured": Definition(
-        "from speculation",
+        "speculation on top",
         "factor",
-        "Seconds per token of our loop at \u03b3 0 / seconds per token of the speculative lane.",
+        "Seconds per token of our loop at \u03b3 0 / seconds per token of the speculative lane: what guessing gains on "
+        "top of our loop.",
         "It is not the gain over plain generate, which is both shares multiplied.",
     ),
     "predicted": Definition(

@@ -24,8 +24,8 @@ HEADLINES = {
     "undecided": "Undecided: the test misses even the lossy version, so it is too weak.",
 }
 FOUND = (
-    "{lane} {passes}: the two samples differ by {found} (total variation); chance alone gives {mean} on average, "
-    "and at most {bound} in 999 of 1,000 tests. "
+    "{lane} {passes}: its sample and that of plain generate are {found} apart (total variation). Chance alone: {mean} "
+    "on average, and at most {bound} in 999 of 1,000 tests. "
     "Lossy top-k acceptance {caught}."
 )
 STEPS = {

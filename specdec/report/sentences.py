@@ -20,10 +20,10 @@ from specdec.report.verdict import Note
 HEADLINES = {
     Kind.FASTER: "{Subject} is {times} times as fast as plain generate{runs}.",
     Kind.FASTER_UNSPLIT: "{Subject} is {times} times as fast as plain generate{runs}.",
-    Kind.FASTER_PERHAPS: "{Subject} is {times} times as fast as plain generate{runs}. Our loop alone gives "
-    "{engine}x; it is not clear whether speculation itself pays ({speculation}x).",
-    Kind.FASTER_BY_ENGINE: "{Subject} is {times} times as fast as plain generate{runs}. All of the gain comes "
-    "from our loop ({engine}x); speculation itself loses time ({speculation}x).",
+    Kind.FASTER_PERHAPS: "{Subject} is {times} times as fast as plain generate{runs}. {engine}x is our loop alone; "
+    "the {speculation}x of speculation is within the noise.",
+    Kind.FASTER_BY_ENGINE: "{Subject} is {times} times as fast as plain generate{runs}. Without speculation "
+    "it would be faster still: {engine}x; speculation itself loses time ({speculation}x).",
     Kind.UNCLEAR: "No clear difference: {subject} runs at {times}x the speed of plain generate{runs}.",
     Kind.UNCLEAR_UNSPLIT: "No clear difference: {subject} runs at {times}x the speed of plain generate{runs}.",
     Kind.UNCLEAR_GAINS: "No clear difference: {subject} runs at {times}x the speed of plain generate{runs}. "
@@ -112,11 +112,10 @@ DOUBTS = {
     "lead is often luck.",
     Doubt.ABOVE_LIMIT: "\u03b3 {gamma} was measured as faster than the computed limit of this machine, so one of both "
     "measurements is wrong; measure again on a quiet machine.",
-    Doubt.STALL: "Stall in {stalled} of {count}: one round took more than 5 times as long as usual and more than "
-    "10\u00a0% of the lane's time.",
+    Doubt.STALL: "Something else slowed {stalled} of {count}: one round took over 5 times its usual time. Repeat the "
+    "race before you trust the figure.",
     Doubt.WIDE_SPREAD: "The runs differ widely, from {low}x to {high}x.",
-    Doubt.CHECKING_SHRINKS: "Checking a round was measured as faster than checking one token ({v}); this is "
-    "measurement noise.",
+    Doubt.CHECKING_SHRINKS: "Measurement noise: checking a round came out faster ({v}x) than checking one token.",
     Doubt.FEW_RUNS: "The difference is small: more runs are needed to confirm it.",
 }
 
@@ -174,8 +173,8 @@ CHOSEN_LENGTHS_WITH_NONE = (
     "Draft length \u03b3 {gamma}: {mean:.1f} guesses per round on average; {none} of {rounds} rounds had none."
 )
 LANE_ENDED = "{name} lane ended: {tokens} tokens, {duration} from the first to the last."
-TIME = "Drafting took {draft}, checking {verify} and other work {rest} of the {whole} after the first token."
-TIME_SHOWN = "In the run that is shown, d" + TIME[1:]
+TIME = "Of these {whole}: drafting {draft}, checking {verify}, other work {rest}."
+TIME_SHOWN = "Of the {whole} of the run that is shown: drafting {draft}, checking {verify}, other work {rest}."
 CHART = (
     "Tokens written over seconds. Plain: {plain} tokens in {plain_time}. "
     "Speculative: {speculative} tokens in {speculative_time}. {sentence}"
@@ -202,7 +201,7 @@ RATES = (
 NO_LIMIT = "No limit is computed. {reason}"
 
 # The explanation of a race and of a sweep.
-WHY_TITLE = "Why: each round yields {tokens} tokens; plain generate writes {round_cost} in that time"
+WHY_TITLE = "Why {times}x: a round yields {tokens} tokens in the time plain generate writes {round_cost}"
 WHY_UNSPLIT = (
     "Per round, drafting takes as long as {drafting} tokens of plain generate, checking and the rest as long as "
     "{rest}. To learn both shares, run our loop without a draft (\u03b3 0) too."

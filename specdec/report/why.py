@@ -14,7 +14,7 @@ SHORT = 0.95  # guesses per round / gamma; below this, drafts were noticeably sh
 
 def of_race(found: Judgement) -> Why | None:
     """The explanation of a race: a title, a paragraph and, if our loop ran, the figures and steps."""
-    if not found.guesses or found.c is None or found.tokens is None:
+    if not found.guesses or found.c is None or found.tokens is None or found.gain is None:
         return None
     return {
         "title": sentences.why_title(found),

@@ -177,7 +177,7 @@ def test_a_benchmark_runs_a_chosen_set_and_goes_on_from_its_results(page, tmp_pa
     set_number(page, "bench-runs", 1)
     finish(page, "bench")
     lanes = page.locator("#sd-bench-table th[scope=row]:visible").all_inner_texts()
-    assert lanes == ["Plain", "Our loop, γ 0", "Speculative"]
+    assert lanes == ["Plain", "Our loop, no draft", "Speculative"]
     page.click("#sd-bench-table summary")
     found = page.locator("#sd-bench-table details").first.locator("tbody tr").all_inner_texts()
     assert [row.split("\t")[0] for row in found] == ['<b>"a"</b>'] * 3 + ["1"] * 3 + ["all"] * 3

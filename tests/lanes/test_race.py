@@ -139,7 +139,7 @@ def test_lanes_run_only_at_lengths_that_they_take() -> None:
         ("generate", None), ("speculative", 4), ("speculative", "auto"), ("assisted", 4), LOOP,
     )  # fmt: skip
     assert [config.label for config in (LOOP, LaneConfig("speculative", 4), LaneConfig("generate"))] == [
-        "Our loop, \u03b3 0", "Speculative, \u03b3 4", "Plain",
+        "Our loop, no draft", "Speculative, \u03b3 4", "Plain",
     ]  # fmt: skip
 
 

@@ -60,18 +60,19 @@ P = r"([\d.]+)\u00a0%"
 N = r"([\d.]+)"
 NAMED = {
     "gain": (
-        rf"is {N} times as fast", rf"(?<!loop alone )runs at {N}x the speed of plain", rf"^factor: {N}x",
+        rf"is {N} times as fast", rf"Why {N}x:", rf"(?<!loop alone )runs at {N}x the speed of plain", rf"^factor: {N}x",
         rf"^row: {N}x",
     ),
     "engine": (
         rf"our loop \({N}x\)", rf"loop alone runs at {N}x", rf"The gain is {N}x from our loop",
         rf"loop alone gives {N}x", rf"was faster: {N}x", rf"^loop row: {N}x",
-        rf"^from our loop: {N}x",
+        rf"^our loop against generate\(\): {N}x", rf"{N}x is our loop alone", rf"faster still: {N}x",
     ),
     "speculation": (
         rf"peculation itself (?:loses time|pays) \({N}x\)", rf"itself pays \({N}x\)", rf"{N}x from speculation",
         rf"Speculation runs at {N}x",
-        rf"^gain over \u03b3 0: {N}x", rf"^from speculation: {N}x",
+        rf"^gain over \u03b3 0: {N}x", rf"^speculation on top: {N}x",
+        rf"the {N}x of speculation",
     ),
     "alpha": (
         rf"Only {P}", rf"{P} of tested guesses", rf"{P} of guesses are kept", rf"; it keeps {P}",
@@ -80,9 +81,9 @@ NAMED = {
     "needed": (
         rf"needs {P}", rf"must keep {P}", rf"; {P} are needed", rf"{P} would be needed", rf"^acceptance needed.*: {P}",
     ),
-    "tokens": (rf"ach round yields {N} tokens", rf"^tokens per.*: {N}"),
+    "tokens": (rf"(?:ach|a) round yields {N} tokens", rf"^tokens per.*: {N}"),
     "round cost": (
-        rf"plain generate writes {N} in that time", rf"for the time of {N} tokens of",
+        rf"in the time plain generate writes {N}", rf"for the time of {N} tokens of",
         rf"as long as {N} tokens of plain generate but", rf"^cost of a round.*: {N}",
     ),
     "c": (

@@ -93,11 +93,7 @@ def test_one_run_that_pays() -> None:
     assert said.rates == {"generate": "1.0\u00a0tokens/s", "speculative": "2.0\u00a0tokens/s"}
     known = labelled(said.details)
     assert known["tokens/s, plain \u2192 speculative"] == "1.0 \u2192 2.0" and known["tokens per target pass"] == "4.0"
-    assert (
-        said.time
-        == "Drafting took 20\u00a0%, checking 50\u00a0% and other work 30\u00a0% of the 10.0\u00a0s after the first "
-        "token."
-    )
+    assert said.time == "Of these 10.0\u00a0s: drafting 20\u00a0%, checking 50\u00a0%, other work 30\u00a0%."
 
 
 def test_our_loop_beside_them_adds_both_shares() -> None:
@@ -105,8 +101,8 @@ def test_our_loop_beside_them_adds_both_shares() -> None:
     run = {"generate": plain(), "speculative": speculative(1.6), LOOP.key: loop(0.5)}
     said = race_verdict([run])
     assert [(figure["value"], label_of(figure)) for figure in said.figures] == [
-        ("2.00x", "from our loop"),
-        ("1.25x", "from speculation"),
+        ("2.00x", "our loop against generate()"),
+        ("1.25x", "speculation on top"),
         ("75\u00a0%", "guesses kept (\u03b1)"),
         ("21 of 21", "tokens identical"),
     ]
@@ -307,7 +303,7 @@ def test_a_race_stopped_before_the_speculative_lane_has_tokens_is_incomplete(run
 def test_further_lanes_have_a_row_each() -> None:
     run = {"generate": plain(), "speculative": speculative(), "speculative:0": plain(0.8)}
     rows = race_verdict([run]).lanes["rows"]
-    assert [row[0] for row in rows] == ["Plain", "Speculative", "Our loop, \u03b3 0"]
+    assert [row[0] for row in rows] == ["Plain", "Speculative", "Our loop, no draft"]
     assert [row[2] for row in rows] == ["1", "2.00x", "1.25x"]
 
 

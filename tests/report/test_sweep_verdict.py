@@ -289,7 +289,7 @@ def test_doubts_stand_below_the_headline() -> None:
     ran = [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), trial(0, "a", "speculative", 4, stalled)]
     found = judged(ran)
     assert found.judgement.doubts == (Doubt.STALL,) and "with a stall" in found.headline
-    assert any("Stall in 1 of 1 run" in note for note in texts(found.notes))
+    assert any("Something else slowed 1 of 1 run" in note for note in texts(found.notes))
 
 
 def test_sampled_texts_are_not_counted_as_the_same() -> None:

@@ -76,7 +76,7 @@ const recorded = () => readRecording(readFileSync("specdec/ui/assets/recorded.js
 const LABELS = [
   ["generate", "generate", null, "Plain"],
   ["speculative", "speculative", null, "Speculative"],
-  ["speculative:0", "speculative", 0, "Our loop, \u03b3 0"],
+  ["speculative:0", "speculative", 0, "Our loop, no draft"],
 ].map(([key, name, gamma, label]) => ({ key, name, gamma, label }));
 
 test("a real run comes back as it was, but for probabilities", async () => {

@@ -7,7 +7,7 @@ export const ORIGINS = { run: "Measured here", link: "From a link", file: "From 
 export const TABLE = [
   { key: "generate", name: "generate", gamma: null, label: "Plain" },
   { key: "speculative", name: "speculative", gamma: null, label: "Speculative" },
-  { key: "speculative:0", name: "speculative", gamma: 0, label: "Our loop, \u03b3 0" },
+  { key: "speculative:0", name: "speculative", gamma: 0, label: "Our loop, no draft" },
 ];
 
 const PARAMS = {

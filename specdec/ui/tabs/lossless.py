@@ -47,7 +47,7 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.tabs.measurement import Buttons, Values, settings_fold
 from specdec.ui.tabs.results_io import Greeting
 
-LEDE = "Tests by sampling that speculative decoding keeps the target's distribution."
+LEDE = "Does sampled text keep the target's distribution? Draw many continuations and compare."
 METHOD = (
     "Every race compares greedy text token for token. With sampling, the distribution must stay the same. So this test "
     "draws many short continuations of one prompt with plain generate and with the lane to test, and compares the two "
