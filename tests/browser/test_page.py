@@ -26,7 +26,10 @@ def count(page, name: str) -> int:
 
 
 def test_the_page_is_never_empty_and_asks_nothing_of_other_hosts(page, outside):
-    """The page opens with a measured race and its origin. Its chart follows the theme, and a chip fills the prompt."""
+    """The page opens with a measured race and its origin, and its chart follows the theme.
+
+    An example runs at a click. After a change of the settings the page says that they have not run, and runs them.
+    """
     assert "Measured on this machine at start-up" in notes(page)
     assert len(page.locator(".sd-figures dd").all()) == 4
     line = page.locator(".sd-chart .sd-line.speculative")
@@ -39,6 +42,13 @@ def test_the_page_is_never_empty_and_asks_nothing_of_other_hosts(page, outside):
     page.wait_for_function(
         "(text) => document.querySelector('#sd-prompt textarea').value === text", arg=example["prompt"]
     )
+    page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
+    assert text(page, ".sd-caption").endswith("\u00b7 \u03b3 5, 128 new tokens, greedy")
+    assert not page.locator(".sd-changed").is_visible()
+    ask(page, tokens=12)
+    page.click(".sd-changed button")
+    page.wait_for_function("window.specdec.verdicts === 3 && !window.specdec.running")
+    assert "12 new tokens" in text(page, ".sd-caption") and not page.locator(".sd-changed").is_visible()
     assert outside == []
 
 
@@ -89,12 +99,13 @@ def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
 
     A number outside its range is refused by name, not changed to the nearest allowed value.
     """
-    verdict = text(page, ".sd-verdict")
+    parts = (".sd-headline", ".sd-caption", ".sd-verdictOrigin", ".sd-figures")
+    verdict = [text(page, part) for part in parts]
     ask(page, "")
     run(page)
     assert page.locator(".sd-error").is_visible()
     assert "prompt" in text(page, ".sd-error").lower()
-    assert text(page, ".sd-verdict") == verdict
+    assert [text(page, part) for part in parts] == verdict
     assert page.locator(".sd-live.stale").count() == 0
     ask(page, "Once upon a time", tokens=8)
     unfold(page, "#sd-more")

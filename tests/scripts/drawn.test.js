@@ -37,6 +37,7 @@ test("a recording is shown with its origin, its verdict and four figures", () =>
   assert.equal(state.origin, "recording");
   assert.match(words(".sd-verdictOrigin"), /^A recording, not measured here \u00b7 .+ \u00b7 \d+ \w+ \d{4}, /);
   assert.equal(words(".sd-headline"), verdict.sentence);
+  assert.match(words(".sd-caption"), /^\u201cOnce upon a time, .+ \u2026\u201d \u00b7 \u03b3 5, 64 new tokens, greedy$/);
   assert.deepEqual(
     texts(".sd-figures dd"),
     verdict.figures.map(({ value }) => value),

@@ -64,7 +64,10 @@ class View {
     this.root.classList.add("empty");
     this.root.replaceChildren(this.stage.node);
     document.querySelector("#sd-said .sd-saidPlace")?.replaceChildren(this.status.error, this.status.node);
-    this.form = new FormLine((gamma) => this.#dragged(gamma));
+    this.form = new FormLine(
+      (gamma) => this.#dragged(gamma),
+      () => this.stage.verdict.change(Boolean(this.#race?.verdict?.caption) && this.form.differs(this.#race)),
+    );
     document.querySelector("#sd-line .sd-linePlace")?.replaceChildren(this.form.node);
     this.#answer();
     this.#listen();

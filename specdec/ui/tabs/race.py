@@ -36,6 +36,11 @@ import(%s).then((live) =>
 _READY = "await (await import(%s)).ready;"  # waits until the scripts have their tables
 _BEGIN = f"async (...values) => {{ {_READY} window.specdec.begin(); return values; }}"
 _AGAIN = f"async () => {{ {_READY} window.specdec.begin(); return JSON.stringify(window.specdec.shown()); }}"
+# An example runs at a click. During a race it waits in the form.
+_RUN = (
+    f"async () => {{ {_READY} setTimeout(() => {{ window.specdec.asked(); "
+    "if (!window.specdec.running) document.querySelector('#sd-run').click(); }, 50); }"
+)
 _ASKED = f"async () => {{ {_READY} setTimeout(() => window.specdec.asked(), 50); }}"  # the fields have new values
 
 
@@ -44,7 +49,7 @@ class RaceTab:
 
     def __init__(self, jobs: JobQueue, limits: Limits, ask: RaceForm, examples: Sequence[PromptItem], script: str):
         self._jobs, self._limits, self._ask = jobs, limits, ask
-        self._begin, self._again, self._asked = (code % script for code in (_BEGIN, _AGAIN, _ASKED))
+        self._begin, self._again, self._asked, self._run = (code % script for code in (_BEGIN, _AGAIN, _ASKED, _RUN))
         with gr.Row(elem_id="sd-line"):
             # The form in one line, which the live view fills.
             gr.HTML('<div class="sd-linePlace"></div>', elem_id="sd-summary", apply_default_css=False)
@@ -66,7 +71,7 @@ class RaceTab:
         for example, chip in zip(examples, chips, strict=True):
             fill = f"() => {json.dumps(example.prompt)}"
             chip.click(None, js=fill, outputs=self.prompt, api_visibility="private").then(
-                None, js=self._asked, **INTERNAL
+                None, js=self._run, **INTERNAL
             )
         self.live = gr.HTML(
             "",

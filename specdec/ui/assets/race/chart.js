@@ -272,7 +272,7 @@ export class Chart {
     const last = this.#last();
     for (const { lane, lines } of ended) {
       const end = this.#end(lane);
-      const [x, y] = [this.plot.x(end.x), this.plot.y(end.y) - 11];
+      const [x, y] = [this.plot.x(end.x), this.plot.y(end.y) - 17];
       const name = `sd-label ${lane}`;
       if (lane === last) {
         this.plot.label(lines, x + 7, y, "start", name);

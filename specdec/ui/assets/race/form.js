@@ -7,8 +7,8 @@ const LONGEST = 160; // characters of the prompt in the line, before the style c
 export class FormLine {
   held = false;
 
-  // `onGamma` is called with the draft length while it is dragged.
-  constructor(onGamma) {
+  // `onGamma` is called with the draft length while it is dragged, `onChange` when a person has changed a field.
+  constructor(onGamma, onChange) {
     this.prompt = button("sd-linePrompt", "", () => this.open(true));
     this.prompt.title = "Edit the prompt and the settings";
     this.settings = el("span", "sd-lineSettings");
@@ -30,7 +30,7 @@ export class FormLine {
     const form = document.querySelector("#sd-ask");
     for (const event of ["input", "change", "click"]) {
       // Gradio writes some values shortly after the event.
-      form?.addEventListener(event, () => setTimeout(() => this.read(), 60));
+      form?.addEventListener(event, () => setTimeout(() => (this.read(), onChange()), 60));
     }
     this.read();
   }
@@ -46,6 +46,16 @@ export class FormLine {
     const temperature = Number(valueOf("#sd-temperature input"));
     const tokens = valueOf("#sd-tokens input");
     this.settings.textContent = `${tokens} tokens \u00b7 ${temperature > 0 ? `temperature ${temperature}` : "greedy"}`;
+  }
+
+  // Whether the fields of the line are other than the settings of a race that has run.
+  differs(race) {
+    const { params, gamma } = race.lanes.get("speculative")?.started ?? {};
+    if (!params) return false;
+    const then = [race.begin.settings.prompt, params.max_new_tokens, params.temperature].map(String);
+    const now = ["#sd-prompt textarea", "#sd-tokens input", "#sd-temperature input"].map(valueOf);
+    const chosen = gammaChosen(); // another number is computed from the race, and says so
+    return now.some((value, at) => value !== then[at]) || (typeof chosen !== "number" && chosen !== gamma);
   }
 
   // While a race runs, there is no run to compute another length from.

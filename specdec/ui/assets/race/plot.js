@@ -1,7 +1,6 @@
 // A plot in SVG: two axes that begin at 0, step lines, signs at points, texts. Lengths are pixels.
 import { svg } from "../lib/dom.js";
 
-const DASHES = { dash: "6 3", dot: "2 3", dashdot: "7 3 2 3", longdash: "11 4" }; // by the names of the lanes' table
 const LINE = 18; // of a text, from one line to the next
 
 // The next of 1, 2, 5, 10, 20 ... that is not below a value.
@@ -76,7 +75,7 @@ export class Plot {
         .map((_, at) => move(at + 1))
         .join("");
     const path = svg("path", { class: `sd-line ${name}`, d });
-    if (DASHES[dash]) path.setAttribute("stroke-dasharray", DASHES[dash]);
+    if (/\d/.test(dash ?? "")) path.setAttribute("stroke-dasharray", dash); // else "solid"
     this.node.append(path);
   }
 

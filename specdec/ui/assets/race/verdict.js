@@ -4,6 +4,7 @@ import { term } from "../lib/figures.js";
 import { labelOf } from "../lib/lanes.js";
 import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 
+const SHOWN = 60; // characters of the prompt in the caption
 const LONG = 200; // characters; a longer sentence is set smaller on a phone, so that both texts stay in view
 
 export function conclude(headline, sentence) {
@@ -22,19 +23,31 @@ export class VerdictPanel {
     this.factor.setAttribute("aria-hidden", "true"); // the sentence says so
     this.headline = el("p", "sd-headline");
     this.warning = el("p", "sd-warning");
+    this.caption = el("p", "sd-caption");
+    this.changed = el("p", "sd-changed", "", [
+      el("span", "", "Settings changed, not yet run. "),
+      button("sd-asLink", "Run them", () => document.querySelector("#sd-run").click()),
+    ]);
     this.from = el("div", "sd-verdictOrigin");
     this.notes = fold("sd-verdictNotes", "", [el("div", "sd-verdictNoteWords")]);
     this.figures = el("dl", "sd-figures");
     this.node = el("section", "sd-verdict", "", [
       this.factor,
-      el("div", "sd-verdictWords", "", [this.headline, this.warning, this.from, this.notes]),
+      el("div", "sd-verdictWords", "", [
+        this.headline,
+        this.caption,
+        this.changed,
+        this.warning,
+        this.from,
+        this.notes,
+      ]),
       this.figures,
     ]);
   }
 
   // Nothing is known yet: the progress of each lane is in the place of the figures.
   reset(race) {
-    this.factor.hidden = this.warning.hidden = true;
+    this.factor.hidden = this.warning.hidden = this.caption.hidden = this.changed.hidden = true;
     this.from.replaceChildren(
       el(
         "span",
@@ -62,6 +75,9 @@ export class VerdictPanel {
     this.#say(record);
     this.warning.textContent = record.warning ?? "";
     this.warning.hidden = !record.warning;
+    this.caption.textContent = captionOf(race);
+    this.caption.hidden = !record.caption;
+    this.changed.hidden = true;
     this.figures.replaceChildren(...(record.figures ?? []).map(figureOf));
     this.origin(race, loaded);
   }
@@ -83,9 +99,15 @@ export class VerdictPanel {
     this.notes.lastChild.replaceChildren(...more.map((note) => el("p", "", note)));
   }
 
+  // Whether the form has other settings than the shown race.
+  change(changed) {
+    this.changed.hidden = !changed || this.#computed;
+  }
+
   // Another draft length, computed from the shown run. `found` is its record.
   computed({ verdict: { whatif } }, found) {
     this.#computed = true;
+    this.changed.hidden = true;
     this.#say({ ...found, about: false });
     this.from.replaceChildren(el("strong", "", whatif.origin));
     this.#remark([...whatif.notes, ...found.notes]);
@@ -116,6 +138,13 @@ export class VerdictPanel {
       ...(loaded && loaded !== begin.pair ? [el("span", "", `Made with ${begin.pair}. Loaded: ${loaded}.`)] : []),
     ];
   }
+}
+
+// The prompt and the settings of a race.
+function captionOf({ begin, verdict }) {
+  const prompt = (begin.settings.prompt ?? "").replaceAll(/\s+/g, " ").trim();
+  const short = prompt.length > SHOWN ? `${prompt.slice(0, SHOWN)} \u2026` : prompt;
+  return [short && `\u201c${short}\u201d`, verdict.caption].filter(Boolean).join(" \u00b7 ");
 }
 
 const figureOf = (figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)]);
