@@ -29,7 +29,7 @@ DEFINITIONS = {
         "The time to the first token is not in it. It is not speculation's share: our loop gains a part of it.",
     ),
     "engine": Definition(
-        "our loop against generate()",
+        "our loop vs generate()",
         "factor",
         "Seconds per token of plain generate / seconds per token of our loop at \u03b3 0. This part does not come from "
         "speculation.",

@@ -66,7 +66,7 @@ NAMED = {
     "engine": (
         rf"our loop \({N}x\)", rf"loop alone runs at {N}x", rf"The gain is {N}x from our loop",
         rf"loop alone gives {N}x", rf"was faster: {N}x", rf"^loop row: {N}x",
-        rf"^our loop against generate\(\): {N}x", rf"{N}x is our loop alone", rf"faster still: {N}x",
+        rf"^our loop vs generate\(\): {N}x", rf"{N}x is our loop alone", rf"faster still: {N}x",
     ),
     "speculation": (
         rf"peculation itself (?:loses time|pays) \({N}x\)", rf"itself pays \({N}x\)", rf"{N}x from speculation",

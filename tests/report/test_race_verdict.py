@@ -101,7 +101,7 @@ def test_our_loop_beside_them_adds_both_shares() -> None:
     run = {"generate": plain(), "speculative": speculative(1.6), LOOP.key: loop(0.5)}
     said = race_verdict([run])
     assert [(figure["value"], label_of(figure)) for figure in said.figures] == [
-        ("2.00x", "our loop against generate()"),
+        ("2.00x", "our loop vs generate()"),
         ("1.25x", "speculation on top"),
         ("75\u00a0%", "guesses kept (\u03b1)"),
         ("21 of 21", "tokens identical"),

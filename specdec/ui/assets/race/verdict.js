@@ -87,6 +87,8 @@ export class VerdictPanel {
     if (this.#computed) return;
     this.from.replaceChildren(...this.#originOf(race, loaded));
     this.#remark(race.verdict.notes);
+    // Where there is no room for the caption, it is the first of the notes.
+    this.notes.lastChild.prepend(el("p", "sd-captionNote", this.caption.textContent));
   }
 
   #remark(notes) {
