@@ -37,7 +37,10 @@ test("a recording is shown with its origin, its verdict and four figures", () =>
   assert.equal(state.origin, "recording");
   assert.match(words(".sd-verdictOrigin"), /^A recording, not measured here \u00b7 .+ \u00b7 \d+ \w+ \d{4}, /);
   assert.equal(words(".sd-headline"), verdict.sentence);
-  assert.match(words(".sd-caption"), /^\u201cOnce upon a time, .+ \u2026\u201d \u00b7 \u03b3 5, 64 new tokens, greedy$/);
+  assert.match(
+    words(".sd-caption"),
+    /^\u201cOnce upon a time, .+ \u2026\u201d \u00b7 \u03b3 5, 64 new tokens, greedy$/,
+  );
   assert.deepEqual(
     texts(".sd-figures dd"),
     verdict.figures.map(({ value }) => value),
@@ -213,6 +216,7 @@ test("a dragged length is computed and labelled, and dragging back shows what wa
   await drag(2);
   assert.match(words(".sd-verdictOrigin"), /Computed from .*, not measured/);
   assert.match(words(".sd-headline"), /^γ 2 would run at/);
+  assert.ok(one(".sd-caption").hidden, "the caption names the measured length");
   assert.ok(all(`${ours}.computed`).length === 1 && kinds().join() !== before.at(-1).join());
   assert.match(one(".sd-chart .sd-plot").getAttribute("aria-label"), /γ 2 is computed/);
   const saved = chart().labels.filter((text) => /saved|lost/.test(text));

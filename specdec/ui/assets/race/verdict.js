@@ -86,19 +86,18 @@ export class VerdictPanel {
   origin(race, loaded) {
     if (this.#computed) return;
     this.from.replaceChildren(...this.#originOf(race, loaded));
-    this.#remark(race.verdict.notes);
-    // Where there is no room for the caption, it is the first of the notes.
-    this.notes.lastChild.prepend(el("p", "sd-captionNote", this.caption.textContent));
+    this.#remark(race.verdict.notes, [el("p", "sd-captionNote", this.caption.textContent)]);
   }
 
-  #remark(notes) {
+  // Where there is no room for the caption, it is the first of the further notes.
+  #remark(notes, caption = []) {
     const [first, ...more] = notes.map(({ text }) => text);
     this.notes.hidden = !first;
     if (!first) return;
     const summary = el("span", "sd-verdictNote", first);
     const count = el("b", "", `+${more.length}`, [el("span", "", more.length > 1 ? " notes" : " note")]);
     this.notes.firstChild.replaceChildren(summary, ...(more.length ? [count] : []));
-    this.notes.lastChild.replaceChildren(...more.map((note) => el("p", "", note)));
+    this.notes.lastChild.replaceChildren(...caption, ...more.map((note) => el("p", "", note)));
   }
 
   // Whether the form has other settings than the shown race.
@@ -109,7 +108,7 @@ export class VerdictPanel {
   // Another draft length, computed from the shown run. `found` is its record.
   computed({ verdict: { whatif } }, found) {
     this.#computed = true;
-    this.changed.hidden = true;
+    this.changed.hidden = this.caption.hidden = true; // the caption names the measured length
     this.#say({ ...found, about: false });
     this.from.replaceChildren(el("strong", "", whatif.origin));
     this.#remark([...whatif.notes, ...found.notes]);
