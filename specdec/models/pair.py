@@ -186,9 +186,10 @@ class Pair:
                 next(filter(None, map(why, self.draft.models)), None) for why in (why_not_lean, why_torch_passes)
             )
             facts["draft"] = {**facts["draft"], "own_forward": forward, "torch_passes": products}
-            if isinstance(self.draft, DraftModel) and self.draft.rounded and products is None and not self.uses_graphs:
+            rounds = isinstance(self.draft, DraftModel) and self.draft.rounded
+            rounded = rounds and products is None and not self.uses_graphs
+            if rounded:
                 facts["draft"]["dtype"] = "int8"
-            rounded = facts["draft"].get("dtype") == "int8"
             if any([copy_weights(model, rounded) for model in self.draft.models]):
                 facts["draft"]["in_16_bits"] = True
         no_graphs = self._no_graphs() if self._wants_graphs else None

@@ -1,6 +1,6 @@
 // One round, step by step: the text before, the guesses, the target's choices, the outcome. The card is beside the
 // chart. A round that is chosen elsewhere moves it there.
-import { chance, el, narrow, NONE, sign } from "../lib/dom.js";
+import { chance, el, narrow, NONE, onWidth, sign } from "../lib/dom.js";
 import { decisionOf } from "./decision.js";
 import { TokenText, visible } from "./lines.js";
 import { labelOf } from "../lib/lanes.js";
@@ -33,7 +33,6 @@ export class RoundCard {
   #race = null;
   #lane = null;
   #index = 0;
-  #width = 0; // of its place
 
   /** @param {import("./focus.js").Focus} focus */
   constructor(focus) {
@@ -68,10 +67,7 @@ export class RoundCard {
         this.dock();
     });
     // In a window of another width, such as a turned phone, the place that opened it has moved.
-    new ResizeObserver(() => {
-      if (this.node.clientWidth !== this.#width) this.dock();
-      this.#width = this.node.clientWidth;
-    }).observe(this.node);
+    onWidth(this.node, () => this.dock());
     this.dock();
     this.hide();
   }
