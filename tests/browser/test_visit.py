@@ -147,7 +147,7 @@ def test_a_link_pasted_into_a_race_waits(page, tmp_path, unhurried):
     share(page)
     target, path = link(page, "this run"), save(page, tmp_path / "run.jsonl")
     page.keyboard.press("Escape")
-    ask(page, LONG, tokens=40)
+    ask(page, LONG, tokens=120)
     page.click("#sd-run")
     page.wait_for_function("window.specdec.running && document.querySelectorAll('.generate .sd-round').length > 2")
     paste(page, target)

@@ -12,7 +12,7 @@ from specdec.lanes.table import LOOP
 from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import Metrics
 from specdec.measure.summary import Share, Summary
-from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason, _reason, judge, judge_lengths
+from specdec.report.judge import LOSING, Advice, Doubt, Judgement, Kind, Reason, _reason, judge, judge_lengths
 
 
 def runs(lane: float, alone: float | None, before: float = 1.0, count: int = 1) -> list[RunMetrics]:
@@ -106,6 +106,7 @@ def test_needed_acceptance_and_predicted_gain_agree() -> None:
         (drafting(4, (0,), 0.2, 1.0), None, Reason.FEW_KEPT, Advice.CLOSER),
         (drafting("auto", (0,), 0.3, 1.0, made=2), 1.0, Reason.FEW_KEPT, Advice.CLOSER),
         (drafting(1, (1, 0, 0), 0.1, 1.4), 1.0, Reason.FEW_KEPT, Advice.CLOSER),  # no draft is shorter
+        (drafting(2, (1, 0, 0), 0.1, 1.4), 1.0, Reason.FEW_KEPT, Advice.SHORTER),
     ],
 )
 def test_the_reason_is_the_largest_loss(lane: list, alone: float | None, reason: Reason, advice: Advice) -> None:
@@ -182,6 +183,17 @@ def test_a_lane_that_does_not_report_its_guesses() -> None:
 def test_our_loop_counts_only_where_it_ran_in_every_run() -> None:
     found = judge([*runs(0.5, 0.9), *runs(0.5, None)], 4)
     assert found.kind is Kind.FASTER_UNSPLIT and found.c == pytest.approx(0.05)
+    untimed = sides(plain(1.0), drafting(4, (3,), 0.05, 0.9), plain(0.9))  # passes without times of their own
+    assert untimed.engine and untimed.verify_growth is None
+    assert judge([*runs(0.5, 0.9), untimed], 4).kind is Kind.FASTER_UNSPLIT
+
+
+def test_drafts_that_are_much_shorter_than_gamma_have_no_closed_form() -> None:
+    """It assumes gamma guesses a round; prompt lookup often finds fewer. Seven of ten are taken as ten."""
+    for made, whole in ((4, False), (6, False), (7, True), (10, True)):
+        lane = drafting(10, (3,), 0.05, 0.9, made=made, capped=False)
+        found = judge([sides(plain(1.0), lane, loop(1.0))], 10)
+        assert found.guesses == made and (found.predicted is not None) == (found.can_break_even is not None) == whole
 
 
 def test_figures_are_those_of_the_median_run() -> None:
@@ -200,7 +212,8 @@ def test_a_stall_in_any_lane_is_a_doubt(where: str) -> None:
     lane = drafting(4, (3,), 0.05, 0.9, stall=late["lane"])
     found = judge([sides(plain(1.0, stall=late["plain"]), lane, loop(1.0, stall=late["loop"]))], 4)
     assert Doubt.STALL in found.doubts and found.stalled == 1
-    assert not judge([sides(plain(1.0, stall=4.0), drafting(4, (3,), 0.05, 0.9), loop(1.0))], 4).doubts
+    for short in (4.0, 5.0):  # not 5 times as long, and not a tenth of the time
+        assert not judge([sides(plain(1.0, stall=short), drafting(4, (3,), 0.05, 0.9), loop(1.0))], 4).doubts
 
 
 def test_other_doubts() -> None:
@@ -215,6 +228,10 @@ def test_other_doubts() -> None:
     assert Doubt.WIDE_SPREAD not in judge(large, 4).doubts
     assert not judge(close[:1], 4).doubts, "one run has no spread to doubt"
     assert not judge(close * 3, 4).doubts, "more runs of the same are enough"
+    closer = [sides(plain(step), drafting(4, (3,), 0.05, 3.8)) for step in (1.016, 1.017, 1.015, 1.016, 1.017)]
+    assert judge(closer, 4).kind is Kind.UNCLEAR_UNSPLIT and not judge(closer, 4).doubts
+    apart = [sides(plain(step), drafting(4, (3,), 0.05, 3.8)) for step in (0.98, 1.05)]
+    assert judge(apart, 4).kind is Kind.UNCLEAR_UNSPLIT and not judge(apart, 4).doubts, "runs that disagree say so"
 
 
 @pytest.mark.parametrize(
@@ -241,6 +258,7 @@ def test_quiet_runs_outweigh_busy_ones() -> None:
     assert judge([busy[0], middle, slow], 4).kind is Kind.FASTER
     assert judge([fast, busy[1], slow], 4).kind is Kind.BUSY
     assert judge([busy[0], middle, busy[2]], 4).kind is Kind.BUSY
+    assert judge([busy[0], *runs(0.45, 0.9), middle, busy[2]], 4).kind is Kind.BUSY, "half of the runs"
 
 
 def test_figures_that_contradict_each_other_are_noise() -> None:
@@ -260,10 +278,11 @@ def test_figures_that_contradict_each_other_are_noise() -> None:
     [
         ({3: 1.2, 5: 2.3, 7: 1.3}, 1, Kind.NOISY), ({3: 1.2, 5: 2.3, 7: 1.3}, 2, Kind.FASTER),
         ({3: 1.9, 5: 2.3, 7: 1.3}, 1, Kind.FASTER), ({3: 1.2, 5: 1.3, 7: 2.3}, 1, Kind.NOISY),
+        ({3: 1.2, 5: 2.3, 7: 1.9}, 1, Kind.FASTER), ({3: 1.2, 5: 2.3, 7: 1.3, "auto": 2.2}, 1, Kind.NOISY),
         ({5: 2.3}, 1, Kind.FASTER),
     ],
 )  # fmt: skip
-def test_the_luckiest_of_many_lengths(gains: dict[int, float], count: int, kind: Kind) -> None:
+def test_the_luckiest_of_many_lengths(gains: dict[int | str, float], count: int, kind: Kind) -> None:
     """After one run a length far ahead of its neighbours is not believed."""
     summaries = [
         Summary(LOOP.lane, gamma, runs(1 / gain, 0.9, count=count), list(range(count)), [gain], 1, 1)
@@ -277,6 +296,32 @@ def test_the_luckiest_of_many_lengths(gains: dict[int, float], count: int, kind:
         assert limited == found if not above else limited.kind is Kind.NOISY
 
 
+def losing(*lengths: int | str) -> list[Summary]:
+    """Lanes that lose at these draft lengths, the first the least; a shorter draft would pay by the closed form."""
+    runs = [
+        [sides(plain(1.0), drafting(4, (1,), 0.05, 1.4, 1.0 + 0.1 * later), loop(0.7))] for later in range(len(lengths))
+    ]
+    return [
+        Summary(LOOP.lane, length, made, [0], [made[0].gain], 1, 1) for length, made in zip(lengths, runs, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "advice"),
+    [((4,), Advice.SHORTER), ((4, 7), Advice.SHORTER), ((4, 2), Advice.CLOSER), (("auto", 2), Advice.CLOSER)],
+)
+def test_a_shorter_draft_is_advised_unless_the_sweep_measured_it(lengths: tuple, advice: Advice) -> None:
+    found = judge_lengths(losing(*lengths), Share(1, 1, whole=True))
+    assert found.gamma == lengths[0] and found.kind in LOSING and found.advice is advice
+
+
+def test_a_sweep_without_a_figure() -> None:
+    nothing = Share(1, 1, whole=True)
+    assert judge_lengths([], nothing).kind is Kind.NOT_MEASURED
+    assert judge_lengths([Summary(LOOP.lane, 4, [], [], [], 0, 0)], nothing).kind is Kind.TOO_FEW_TOKENS
+    assert judge_lengths([], Share(1, 2, whole=False)).kind is Kind.TOO_EARLY
+
+
 def test_a_judgement_without_figures_claims_none() -> None:
     found = Judgement(Kind.NO_TOKEN)
     assert (found.runs, found.stalled, found.busy, found.gain, found.steps) == (0, 0, 0, None, ())
@@ -287,8 +332,11 @@ def test_a_judgement_without_figures_claims_none() -> None:
 
 @pytest.mark.parametrize(
     ("c", "tokens", "v", "reason"),
-    [(0.9, 2.0, 1.2, Reason.GUESSES_COST), (0.1, 2.0, 2.0, Reason.FEW_KEPT), (0.1, 4.0, 5.0, Reason.CHECKING_GROWS)],
-)
+    [
+        (0.9, 2.0, 1.2, Reason.GUESSES_COST), (0.1, 2.0, 2.0, Reason.FEW_KEPT), (0.1, 4.0, 5.0, Reason.CHECKING_GROWS),
+        (0.1, 3.0, 3.5, Reason.CHECKING_GROWS),
+    ],
+)  # fmt: skip
 def test_the_reason_is_the_largest_loss_against_an_ideal_round(c: float, tokens: float, v: float, reason) -> None:
     """Of four guesses and one token: 4 c lost by drafting, v - 1 by checking, and 5 - tokens by what was not kept."""
     found = Judgement(
