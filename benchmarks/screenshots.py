@@ -10,6 +10,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
+from specdec.ui.static_page import ASSETS
 from tests.browser.conftest import (
     CHROMIUM,
     FLAGS,
@@ -115,9 +116,21 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
         save("link")
 
 
+def preview(page) -> None:
+    """The picture that other sites show beside a link to the page: that of a recorded race."""
+    page.click("text=A chat model corrects a letter")
+    page.wait_for_function("window.specdec.origin === 'gallery'")
+    page.click(".sd-shareButton")
+    with page.expect_download() as picture:
+        page.click("text=Download picture")
+    picture.value.save_as(ASSETS / "preview.png")
+
+
 def readme(browser, address: str, folder: Path) -> None:
     """The README's pictures: a race of five runs, one of its rounds, a sweep, and the race on a phone."""
     with visit(browser, address, viewport={"width": 1440, "height": 900}) as page:
+        open_page(page, address)
+        preview(page)
         open_page(page, address)
         repeat(page)
         page.evaluate("window.scrollTo(0, 0)")

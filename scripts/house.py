@@ -48,6 +48,8 @@ ROOMS = (
     "fields",
     "html",
     "assets",
+    "static_page",
+    "script_tables",
     "visitor",
     "web_private",
 )

@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 import specdec
+from specdec.report.trace import race_of
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 EMBEDDED = Path(specdec.__file__).parent / "embedded"
@@ -34,7 +35,16 @@ def elsewhere(tmp_path, monkeypatch) -> None:
 
 
 def test_all_examples_are_run_here() -> None:
-    tested = {"one_round", "compare_generate", "own_pair", "sampling", "gamma_sweep", "lossy", "own_drafter"}
+    tested = {
+        "one_round",
+        "compare_generate",
+        "own_pair",
+        "sampling",
+        "gamma_sweep",
+        "lossy",
+        "own_drafter",
+        "own_trace",
+    }
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested | {"client"}, "client: see ui/test_api.py"
     for path in EXAMPLES.glob("*.py"):
         assert f"``python -m examples.{path.stem}" in path.read_text(encoding="utf-8").splitlines()[0]
@@ -116,3 +126,13 @@ def test_the_notebook_runs_from_top_to_bottom() -> None:
             exec("".join(cell["source"]).replace("runs=3", "runs=1"), namespace)
     assert len(namespace["rates"]) == 6
     assert len(set(map(tuple, namespace["texts"].values()))) == 1
+
+
+def test_own_trace_can_be_shown(capsys) -> None:
+    """A trace from a loop that uses nothing of specdec gets a verdict, and both lanes wrote one text."""
+    module = example("own_trace")
+    module.TOKENS = 12
+    assert "specdec." not in (EXAMPLES / "own_trace.py").read_text(encoding="utf-8").split('"""')[2]
+    module.main(str(EMBEDDED / "target"), str(EMBEDDED / "draft"))
+    verdict = json.loads(race_of(capsys.readouterr().out).splitlines()[-1])
+    assert verdict["event"] == "verdict" and verdict["same"] and verdict["gain"]

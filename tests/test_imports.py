@@ -136,7 +136,7 @@ def test_a_public_name_is_defined_once() -> None:
     assert len(homes) > 400 and {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
-SCRIPTS = ("", "share", "explain", "race", "lib")  # from high to low; "" are the scripts beside the folders
+SCRIPTS = ("static", "", "share", "explain", "race", "lib")  # from high to low; "" are the scripts beside the folders
 
 
 def test_scripts_import_from_their_own_folder_and_lower_ones() -> None:

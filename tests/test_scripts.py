@@ -22,7 +22,7 @@ from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.race_settings import RaceSettings
 from specdec.ui.jobs.race_stream import stream
-from specdec.ui.tabs.race import _definitions, _lane_rows
+from specdec.ui.script_tables import definitions, lane_list
 
 ROOT = Path(specdec.__file__).parent.parent
 SCRIPTS = ROOT / "tests" / "scripts"
@@ -81,8 +81,8 @@ def races(hurried, tmp_path_factory) -> Path:
             if (name == "stopped" and rounds > ask.params.max_new_tokens + 12) or (name == "early" and rounds > 12):
                 context.stop.set()
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
-    (folder / "lanes.json").write_text(_lane_rows(), encoding="utf-8")
-    (folder / "definitions.json").write_text(_definitions(), encoding="utf-8")
+    (folder / "lanes.json").write_text(lane_list(), encoding="utf-8")
+    (folder / "definitions.json").write_text(definitions(), encoding="utf-8")
     return folder
 
 

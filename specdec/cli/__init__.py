@@ -51,7 +51,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _start(command: str, arguments: Namespace) -> None:
     if getattr(arguments, "no_native", False):
         os.environ[SWITCH] = "0"
-    _module(command).main(arguments)
+    if getattr(arguments, "files", None) and command == "page" and arguments.static is None:
+        parser_of(command).error(f"{arguments.files[0]}: files are only for --static")
+    _module("view" if getattr(arguments, "static", None) else command).main(arguments)
 
 
 def _module(command: str) -> Any:
@@ -64,7 +66,7 @@ def _module(command: str) -> Any:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRAS:
             raise
-        extra = "page" if command == "page" else EXTRAS[missing]
+        extra = "page" if command in ("page", "view") else EXTRAS[missing]
         raise SystemExit(
             f"specdec {command} needs the package {missing}, which is not installed. In a checkout of the repository "
             f'write: pip install ".[{extra}]"'

@@ -15,9 +15,10 @@ from specdec.cli.arguments import leave_a_core, plan_of
 from specdec.cli.terminal import refused
 from specdec.errors import SpecdecError
 from specdec.models.pair_slot import Slot
-from specdec.ui import build, serve_until_stopped
 from specdec.ui.jobs.limits import LOCAL, PUBLIC, Limits
 from specdec.ui.jobs.log import JobLog
+from specdec.ui.page import build
+from specdec.ui.server.launch import serve_until_stopped
 from specdec.ui.server.log_lines import log_to_terminal
 
 OPEN_TO_ALL = (

@@ -143,6 +143,7 @@ ORIGINS = {
     "run": "Measured on this machine",
     "startup": "Measured on this machine at start-up",
     "recording": "A recording, not measured here",
+    "gallery": "A recording, not measured here",
     "file": "From the file {name}, not measured here",
     "unnamed file": "From a file, not measured here",
     "link": "From a link, not measured here",

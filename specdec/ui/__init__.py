@@ -1,6 +1,4 @@
-"""The web page: ``build`` a Gradio app for a pair, ``serve`` it."""
+"""The web page: ``page.build`` makes a Gradio app for a pair, ``server.launch.serve`` serves it.
 
-from specdec.ui.page import build
-from specdec.ui.server.launch import serve, serve_until_stopped
-
-__all__ = ["build", "serve", "serve_until_stopped"]
+``static_page`` writes recorded races as a page without a server. It needs neither Gradio nor torch.
+"""

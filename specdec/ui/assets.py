@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import cache
 from typing import Any
 
-from starlette.routing import Mount
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-ASSETS = Path(__file__).parent / "assets"
+from specdec.ui.static_page import ASSETS, STYLES, single_page
+
+__all__ = ["ROUTE", "STYLES", "routes"]
 ROUTE = "specdec-assets"
-# The last one replaces what needs a wide screen.
-STYLES = ("colours", "page", "verdict", "texts", "replay", "rounds", "tabs", "how", "share", "narrow")
 
 
 class _Fresh(StaticFiles):
@@ -24,6 +26,16 @@ class _Fresh(StaticFiles):
         return response
 
 
-def routes() -> list[Mount]:
+@cache
+def _empty_page() -> str:
+    return single_page([])
+
+
+def _page_without_server(_: Request) -> HTMLResponse:
+    """The page without a server and without a recording: the browser puts the shown race into it and saves it."""
+    return HTMLResponse(_empty_page(), headers={"Cache-Control": "no-cache"})
+
+
+def routes() -> list[BaseRoute]:
     """The routes of the own files."""
-    return [Mount(f"/{ROUTE}", _Fresh(directory=ASSETS))]
+    return [Route(f"/{ROUTE}/static/page.html", _page_without_server), Mount(f"/{ROUTE}", _Fresh(directory=ASSETS))]

@@ -48,7 +48,8 @@ def load_page_slot():
 
 def launch(slot, *limits) -> tuple[object, str]:
     """Serve the page on a free port. Returns the page, which the caller closes, and its address."""
-    from specdec.ui import build, serve
+    from specdec.ui.page import build
+    from specdec.ui.server.launch import serve
 
     page = build(slot, *limits)
     return page, serve(page, quiet=True)

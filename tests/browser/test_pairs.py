@@ -82,7 +82,7 @@ def test_a_pair_is_checked_loaded_and_raced(page, shelf, outside, browser, addre
         report(page, "Loaded: ")
         other.evaluate("window.dispatchEvent(new Event('focus'))")
         other.wait_for_selector(".sd-pair:has-text('chatty')")
-        other.wait_for_selector(".sd-verdictOrigin:has-text('Loaded: chatty')")
+        other.wait_for_selector(".sd-verdictOrigin:has-text('Loaded now: chatty')")
         other.wait_for_function("document.querySelector('#sd-chat input').checked")
         ask(other, "Hello", tokens=8)
         run(other)
@@ -101,7 +101,7 @@ def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, br
 
     A run on a pair loaded by another visitor has no such note, and no text of it is shown under the old name.
     """
-    assert "Made with" not in page.locator(".sd-verdictOrigin").inner_text()
+    assert "This result:" not in page.locator(".sd-verdictOrigin").inner_text()
     page.wait_for_function("document.querySelector('.sd-pair span').textContent === window.specdec.pair")
     first, notes = page.locator(".sd-pair span").inner_text(), page.locator(".sd-verdictOrigin")
     with visit(browser, address) as other:
@@ -110,8 +110,8 @@ def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, br
             made = page.locator(".sd-pair span").inner_text()
             choose(page, shelf / target, shelf / "small")
             page.click("#sd-load")
-            page.wait_for_selector(f".sd-verdictOrigin:has-text('Loaded: {target}')")
-            assert f"Made with {first}." in notes.inner_text()
+            page.wait_for_selector(f".sd-verdictOrigin:has-text('Loaded now: {target}')")
+            assert f"This result: {first}." in notes.inner_text()
             assert made == first or made.startswith("base")
         ask(other, "Hello", tokens=8)
         if other.locator("#sd-chat input").is_checked():  # an earlier pair had a chat template, and this one has none
@@ -131,7 +131,7 @@ def test_a_run_says_what_it_was_made_with_and_what_is_loaded_now(page, shelf, br
         run(other)
         assert other.evaluate("[...window.named]") == ["third"]
         seen = other.evaluate("window.seen")
-        assert seen and not any("Made with" in words for words in seen)
+        assert seen and not any("This result:" in words for words in seen)
     assert page.locator("#sd-chat input").is_disabled()
     assert "no chat template" in page.locator("#sd-chat").inner_text()
 

@@ -10,8 +10,9 @@ import httpx
 import pytest
 
 from browser.conftest import ask, open_page, run, text, visit
-from specdec.ui import build, serve
 from specdec.ui.jobs.limits import PUBLIC
+from specdec.ui.page import build
+from specdec.ui.server.launch import serve
 
 pytestmark = pytest.mark.xdist_group("browser path")
 
@@ -120,7 +121,7 @@ def test_programs_use_the_page_under_a_path(site):
     assert '"finished"' in lines
     client.close()
     front = httpx.get(f"{site}/tool/").text
-    assert 'rel="manifest" href="./manifest.json"' in front and 'rel="icon" href="./favicon.ico"' in front
+    assert 'rel="manifest" href="./manifest.json"' in front and 'rel="icon" href="./specdec-assets/icon.svg"' in front
     names = ("healthz", "config", "theme.css", "manifest.json", "favicon.ico")
     for path in (*names, "specdec-assets/styles/page.css"):
         assert httpx.get(f"{site}/tool/{path}", timeout=60).status_code == 200

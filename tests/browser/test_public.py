@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from browser.conftest import ask, go_to, launch, open_page, quick_self_test, run, text, unfold, visit
-from specdec.ui import build, serve
 from specdec.ui.jobs import startup
 from specdec.ui.jobs.limits import PUBLIC
+from specdec.ui.page import build
+from specdec.ui.server.launch import serve
 from specdec.ui.tabs import lossless
 
 pytestmark = pytest.mark.xdist_group("browser public")

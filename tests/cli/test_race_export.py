@@ -25,7 +25,7 @@ from specdec.report.race_export import RACE_EXPORTS
 from specdec.report.recording import lanes
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.race_settings import value_of
-from specdec.ui.tabs.race import _lane_rows
+from specdec.ui.script_tables import lane_list
 
 ROOT = Path(specdec.__file__).parents[1]
 PROMPT = 'She said: "\u03b3 = 5", and'
@@ -65,7 +65,7 @@ def test_the_recording_is_one_that_the_page_opens(exported) -> None:
     """By the page's own check. It holds all runs, and the settings to repeat it."""
     require(missing_node())
     file = exported / "race.jsonl"
-    command = ["node", "--input-type=module", "-e", READ, _lane_rows(), str(file)]
+    command = ["node", "--input-type=module", "-e", READ, lane_list(), str(file)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)

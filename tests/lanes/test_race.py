@@ -152,7 +152,7 @@ def test_a_lane_is_one_row(pair, request) -> None:
     from specdec.measure.trials import trials
     from specdec.report.race_verdict import race_verdict
     from specdec.ui.jobs.race_settings import RaceSettings
-    from specdec.ui.tabs.race import _lane_rows
+    from specdec.ui.script_tables import lane_list
 
     toy = Lane("toy", "Toy lane", "a toy lane", lambda request, gamma, *acceptance: decode(request, 1), sign="star")
     request.addfinalizer(lambda: LANES.remove(toy))
@@ -162,7 +162,7 @@ def test_a_lane_is_one_row(pair, request) -> None:
     assert lanes[-1][0].lane == "toy" and ids_of(lanes[-1]) == ids_of(lanes[0])
     run = dict(zip(RaceSettings(PROMPT, lanes=(*DEFAULT_KEYS, "toy")).keys, lanes, strict=True))
     assert "Toy lane" in [row[0] for row in race_verdict([run]).lanes["rows"]]
-    assert '"label": "Toy lane"' in _lane_rows()
+    assert '"label": "Toy lane"' in lane_list()
 
     plan = Plan(
         (PromptItem("a", "a", PROMPT),), lane_configs(["generate", "toy"], [2]), replace(PARAMS, max_new_tokens=32), 1

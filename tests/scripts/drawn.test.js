@@ -230,7 +230,7 @@ test("a dragged length is computed and labelled, and dragging back shows what wa
   assert.deepEqual(shown(), before);
   assert.equal(one(".sd-chart .sd-plot").getAttribute("aria-label"), measured);
   assert.doesNotMatch(words(".sd-replayWords"), /computed/);
-  assert.match(words(".sd-verdictOrigin"), /Loaded: another pair/);
+  assert.match(words(".sd-verdictOrigin"), /Loaded now: another pair/);
 });
 
 test("a race that runs here replaces the greeting and says so", async () => {

@@ -189,5 +189,5 @@ test("a race stopped in its first lane says so and keeps its text", async () => 
   assert.match(words(".sd-verdictOrigin"), /^Measured on this machine \u00b7 1 run/);
   assert.ok(all(".sd-box.generate .sd-token").length > 5);
   state.loaded("another pair");
-  assert.match(words(".sd-verdictOrigin"), /Loaded: another pair/);
+  assert.match(words(".sd-verdictOrigin"), /Loaded now: another pair/);
 });

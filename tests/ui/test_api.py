@@ -27,7 +27,7 @@ PROMPT = "Once upon a time"
 def page() -> Iterator[Page]:
     from specdec.models.loading import plan_pair
     from specdec.models.pair_slot import Slot
-    from specdec.ui import build
+    from specdec.ui.page import build
 
     torch.set_num_threads(1)
     page = build(Slot(plan_pair(None, None)))
@@ -37,7 +37,7 @@ def page() -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def address(page: Page) -> str:
-    from specdec.ui import serve
+    from specdec.ui.server.launch import serve
 
     return serve(page, quiet=True)
 

@@ -10,9 +10,9 @@ import pytest
 import specdec
 from specdec.models.loading import plan_pair
 from specdec.models.pair_slot import Slot
-from specdec.ui import build
 from specdec.ui.files import MOST_FILES, chosen, chosen_files
 from specdec.ui.jobs.limits import PUBLIC
+from specdec.ui.page import build
 
 
 def test_a_file_comes_with_its_name() -> None:

@@ -8,6 +8,7 @@ from specdec.cli.parsers.page import page_arguments
 from specdec.cli.parsers.run import run_arguments
 from specdec.cli.parsers.shared import Parser
 from specdec.cli.parsers.sweep import sweep_arguments
+from specdec.cli.parsers.view import view_arguments
 from specdec.version import VERSION
 
 # For each command, what it does in a line, and what adds its arguments to a parser.
@@ -16,7 +17,8 @@ COMMANDS = {
     "sweep": ("measure every draft length", sweep_arguments),
     "bench": ("measure lanes over a prompt set", bench_arguments),
     "check": ("check whether a target and a draft work together", check_arguments),
-    "page": ("serve the page", page_arguments),
+    "page": ("serve the page, or write recorded races as a page without a server", page_arguments),
+    "view": ("open recorded races in the browser, without a server", view_arguments),
 }
 
 

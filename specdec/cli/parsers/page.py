@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from pathlib import Path
 
 from specdec.cli.parsers.shared import Parser, add_pair_arguments
+from specdec.cli.parsers.view import RECORDINGS
 from specdec.errors import quoted
 
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.~@+-]+)*", re.ASCII)
@@ -15,6 +17,16 @@ _PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.~@+-]+)*", re.ASCII)
 def page_arguments(parser: Parser) -> None:
     parser.description = "Serve the page: specdec page, or python app.py; then open the address it prints."
     add_pair_arguments(parser)
+    parser.add_argument(
+        "--static",
+        type=Path,
+        metavar="PATH",
+        help="serve nothing: write a page of recorded races that needs no server, as the folder PATH, or as one file "
+        "if PATH ends in .html",
+    )
+    parser.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE", help=f"for --static: {RECORDINGS}; default: those that ship"
+    )
     # On a Space there is no command line, so the environment names the pair.
     parser.set_defaults(target=os.environ.get("SPECDEC_TARGET"), draft=os.environ.get("SPECDEC_DRAFT"))
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in")

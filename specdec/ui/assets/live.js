@@ -100,6 +100,10 @@ class View {
         if (this.#race?.verdict) this.stage.verdict.origin(this.#race, pair);
       },
       shown: () => this.#wanted,
+      open: (text, origin) => {
+        if (state.running) this.status.fail("The recording was not opened: a race is running.", true);
+        else this.#open(readRecording(text), origin, () => text);
+      },
       asked: () => this.form.read(),
       go: (name) => this.measurements.go(name),
       rest: (name) => this.measurements.rest(name),

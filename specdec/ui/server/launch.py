@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import signal
 import sys
 import time
@@ -37,7 +38,14 @@ PATIENCE = 5.0  # seconds for the running job to end when the page is stopped
 LAST_WORDS = 0.5  # seconds for the last messages to reach the visitors
 
 # Gradio's HTML sends browsers to the root of the host for the first, and names no icon, which they look for there too.
-MANIFEST, ICON = '<link rel="manifest" href="{}manifest.json" />', '<link rel="icon" href="./favicon.ico" />'
+MANIFEST, ICON = '<link rel="manifest" href="{}manifest.json" />', f'<link rel="icon" href="./{ROUTE}/icon.svg" />'
+# What its HTML tells the sites that show previews of links: Gradio's name and no sentence.
+_PREVIEW = re.compile(r"""<meta\s+(?:property="og:|name="(?:twitter:|description"))[^>]*>\s*""")
+TITLE = "specdec: speculative decoding you can watch and measure"
+ABOUT = (
+    "A small model guesses, a large one checks all guesses at once. Watch it round by round beside plain generate, and "
+    "measure whether it pays for your models."
+)
 
 _SANS = ("-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Noto Sans", "Liberation Sans", "Arial", "sans-serif")
 _MONO = ("ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "Liberation Mono", "monospace")
@@ -113,6 +121,7 @@ def serve(page: Page, root_path: str = "", **options: Any) -> str:
     bound_sessions(queue, streams.listening, MESSAGES if limits.public else MANY)
     log_tracebacks()
     change_templates(_named_by_path)
+    change_templates(_with_preview)
     jobs.listening = streams.listening
     launched = Event()
     gateway = {"streams": streams, "health": page.health, "proxies": jobs.proxies}
@@ -177,3 +186,16 @@ def serve_until_stopped(page: Page, **options: Any) -> None:
 def _named_by_path(template: str) -> str:
     """Gradio's HTML, so that a page under a path asks for nothing outside of that path."""
     return template.replace(MANIFEST.format("/"), MANIFEST.format("./") + ICON)
+
+
+def _with_preview(template: str) -> str:
+    """Gradio's HTML with the page's own title, sentence and picture for previews of links to it."""
+    host = os.environ.get("SPACE_HOST")  # of a Space; a picture needs a whole address
+    picture = f"{f'https://{host}' if host else '.'}/{ROUTE}/preview.png"
+    told = {"og:type": "website", "og:title": TITLE, "og:description": ABOUT, "og:image": picture}
+    lines = [f'<meta property="{name}" content="{value}" />' for name, value in told.items()]
+    lines += [
+        f'<meta name="description" content="{ABOUT}" />',
+        '<meta name="twitter:card" content="summary_large_image" />',
+    ]
+    return _PREVIEW.sub("", template).replace("</head>", "\n".join([*lines, "</head>"]), 1)

@@ -12,13 +12,10 @@ import gradio as gr
 
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.lanes.table import LANES
 from specdec.measure.prompts import PromptItem
 from specdec.report import sentences
-from specdec.report.definitions import DEFINITIONS
-from specdec.report.judge import SHRUNK
-from specdec.report.sentences import ORIGINS
 from specdec.ui import html
+from specdec.ui.assets import ROUTE
 from specdec.ui.fields import message_place, sent
 from specdec.ui.jobs.context import Cancelled, Job, QueuePosition
 from specdec.ui.jobs.limits import Limits
@@ -26,6 +23,7 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.race_settings import REPEATS, RaceSettings, from_recording
 from specdec.ui.jobs.race_stream import refusal, stream
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
+from specdec.ui.script_tables import definitions, lane_list
 from specdec.ui.tabs.measurement import REFUSED, Values
 from specdec.ui.tabs.race_form import RaceForm, cause_of
 
@@ -41,7 +39,19 @@ _RUN = (
     f"async () => {{ {_READY} setTimeout(() => {{ window.specdec.asked(); "
     "if (!window.specdec.running) document.querySelector('#sd-run').click(); }, 50); }"
 )
+_OPEN = (  # a recorded race
+    f"async () => {{ {_READY} const answer = await fetch(new URL(%%s, document.baseURI)); "
+    "window.specdec.open(await answer.text(), 'gallery'); }"
+)
 _ASKED = f"async () => {{ {_READY} setTimeout(() => window.specdec.asked(), 50); }}"  # the fields have new values
+
+
+# The recorded races that ship, by the file's name, with the words of their buttons.
+RECORDED = {
+    "smollm2-letter": "A chat model corrects a letter",
+    "h200-embedded": "On an H200",
+    "h200-synthetic-7b": "A 7B shape on an H200",
+}
 
 
 class RaceTab:
@@ -49,7 +59,8 @@ class RaceTab:
 
     def __init__(self, jobs: JobQueue, limits: Limits, ask: RaceForm, examples: Sequence[PromptItem], script: str):
         self._jobs, self._limits, self._ask = jobs, limits, ask
-        self._begin, self._again, self._asked, self._run = (code % script for code in (_BEGIN, _AGAIN, _ASKED, _RUN))
+        codes = (_BEGIN, _AGAIN, _ASKED, _RUN, _OPEN)
+        self._begin, self._again, self._asked, self._run, self._opened = (code % script for code in codes)
         with gr.Row(elem_id="sd-line"):
             # The form in one line, which the live view fills.
             gr.HTML('<div class="sd-linePlace"></div>', elem_id="sd-summary", apply_default_css=False)
@@ -62,6 +73,10 @@ class RaceTab:
         with gr.Row(elem_id="sd-chips"):
             gr.HTML('<span class="sd-try">Try</span>', apply_default_css=False, elem_id="sd-try")
             chips = [gr.Button(e.name, size="sm", min_width=0, elem_classes="sd-chip") for e in examples]
+            gr.HTML('<span class="sd-try">Recorded</span>', apply_default_css=False, elem_id="sd-try-recorded")
+            for path, name in RECORDED.items():
+                chip = gr.Button(name, size="sm", min_width=0, elem_classes="sd-chip")
+                chip.click(None, js=self._opened % json.dumps(f"{ROUTE}/recordings/{path}.jsonl"), **INTERNAL)
         with gr.Row(elem_id="sd-ask"):
             with gr.Column(scale=7, min_width=320):
                 self.prompt = ask.prompt_field(examples[0].prompt)
@@ -76,7 +91,7 @@ class RaceTab:
         self.live = gr.HTML(
             "",
             html_template="",
-            js_on_load=_MOUNT % (script, _lane_rows(), _definitions()),
+            js_on_load=_MOUNT % (script, lane_list(), definitions()),
             apply_default_css=False,
             elem_id="sd-live",
             elem_classes="sd-live",
@@ -153,15 +168,3 @@ class RaceTab:
 
     def _stop(self, request: gr.Request) -> None:
         self._jobs.stop(request.session_hash or "", "race")
-
-
-def _definitions() -> str:
-    """What the scripts need to speak of figures as the server does: names and meanings, origins, and what is noise."""
-    figures = {key: {"name": figure.name, "meaning": figure.meaning} for key, figure in DEFINITIONS.items()}
-    return json.dumps({"figures": figures, "shrunk": SHRUNK, "origins": ORIGINS})
-
-
-def _lane_rows() -> str:
-    """The table of lanes for the scripts."""
-    names = ("key", "name", "gamma", "label", "dash", "sign")
-    return json.dumps([{name: getattr(lane, name) for name in names} for lane in LANES])

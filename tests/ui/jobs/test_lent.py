@@ -8,10 +8,9 @@ import pytest
 
 from specdec.models.loading import plan_pair
 from specdec.models.pair_slot import Slot
-from specdec.ui import build
 from specdec.ui.jobs.limits import PUBLIC
 from specdec.ui.jobs.recorded import recorded_race
-from specdec.ui.page import Page
+from specdec.ui.page import Page, build
 
 
 @pytest.fixture(scope="module")

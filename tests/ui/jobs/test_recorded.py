@@ -17,6 +17,7 @@ from specdec.report.definitions import DEFINITIONS
 from specdec.report.judge import Kind
 from specdec.ui.jobs.recorded import recorded_race
 from specdec.ui.jobs.startup import RUNS, TOKENS
+from specdec.ui.static_page import SHIPPED
 
 ROOT = Path(__file__).parents[3]
 
@@ -38,7 +39,7 @@ def test_the_recorded_race_is_whole() -> None:
 
 
 def test_recorded_races_have_the_sentences_of_today() -> None:
-    for path in (ROOT / "specdec/ui/assets/recorded.jsonl", *(ROOT / "examples").glob("*.jsonl")):
+    for path in (ROOT / "specdec/ui/assets/recorded.jsonl", *SHIPPED.glob("*.jsonl")):
         verdict = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
         words = re.split(r"\{\w+\}", sentences.HEADLINES[Kind(verdict["kind"])])
         assert re.match(".+?".join(map(re.escape, words)), verdict["sentence"]), f"record {path.name} again"
@@ -46,7 +47,7 @@ def test_recorded_races_have_the_sentences_of_today() -> None:
 
 @pytest.mark.parametrize("name", ["h200-embedded", "h200-synthetic-7b"])
 def test_the_recorded_races_of_a_gpu_can_be_opened(name: str) -> None:
-    lines = (ROOT / "examples" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (SHIPPED / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     for number, text in enumerate(lines, start=1):
         schema.parse(text, number)
     lanes = recording.lanes(lines)

@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
+from specdec.ui.assets import routes
 from specdec.ui.jobs.limits import PUBLIC
 from specdec.ui.server import launch, rate_limits, request_checks
 from specdec.ui.server.gateway import in_front
@@ -735,7 +736,9 @@ def demo(streams) -> Iterator[gr.Blocks]:
         demo.unload(lambda: None)
     demo.queue(api_open=False)
     front = in_front(streams=streams, health=lambda: {"ok": True}, max_body=100_000, **WIDE)
-    demo.launch(prevent_thread_lock=True, quiet=True, ssr_mode=False, app_kwargs={"lifespan": front})
+    demo.launch(
+        prevent_thread_lock=True, quiet=True, ssr_mode=False, app_kwargs={"routes": routes(), "lifespan": front}
+    )
     yield demo
     demo.close()
 

@@ -23,10 +23,10 @@ from pairwise import few
 
 from specdec.models.loading import plan_pair
 from specdec.models.pair_slot import Slot
-from specdec.ui import build, serve
 from specdec.ui.jobs.limits import PUBLIC
 from specdec.ui.jobs.log import JobLog
-from specdec.ui.page import Page
+from specdec.ui.page import Page, build
+from specdec.ui.server.launch import serve
 from specdec.ui.server.log_lines import OneLine
 from specdec.ui.server.request_checks import ROUTES
 from tests.load import inputs, probes

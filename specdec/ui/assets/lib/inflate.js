@@ -1,7 +1,8 @@
 // Packs and unpacks bytes with the browser's own deflate.
 
-export async function deflate(bytes) {
-  const stream = new Blob([bytes]).stream().pipeThrough(new CompressionStream("deflate-raw"));
+/** @param {CompressionFormat} [format] */
+export async function deflate(bytes, format = "deflate-raw") {
+  const stream = new Blob([bytes]).stream().pipeThrough(new CompressionStream(format));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 

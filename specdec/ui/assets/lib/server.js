@@ -29,6 +29,11 @@ export function connect(element, props, watch, trigger, page) {
   });
 }
 
+// A page without a server: `element` is for the menu, and `openTab` opens the tab that the address names.
+export function standAlone(element, openTab) {
+  connected({ element, trigger: (event) => event === "tab" && openTab() });
+}
+
 // Renews the page's texts about the pair, if it is another one by now.
 export const askForPair = async () => (await component).trigger("pair");
 

@@ -21,6 +21,7 @@ export const state = (window.specdec ??= {
   run() {},
   codes() {},
   shown() {},
+  open() {},
   asked() {},
   go() {},
   rest() {},

@@ -136,7 +136,9 @@ export class VerdictPanel {
     return [
       origin,
       button("sd-action small sd-again", words, () => this.again(repeat)),
-      ...(loaded && loaded !== begin.pair ? [el("span", "", `Made with ${begin.pair}. Loaded: ${loaded}.`)] : []),
+      ...(loaded && loaded !== begin.pair
+        ? [el("span", "", `This result: ${begin.pair}. Loaded now: ${loaded}.`)]
+        : []),
     ];
   }
 }

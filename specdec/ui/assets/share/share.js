@@ -6,6 +6,7 @@ import { savers } from "../lib/files.js";
 import { keepRace } from "./session_state.js";
 import { runLink, settingsLink } from "./link.js";
 import { offeredBy, onOffer } from "../lib/offered.js";
+import { pageOf } from "./web_page.js";
 import { Picture } from "./picture.js";
 import { LARGEST } from "../race/race.js";
 import { askServer, menuPlace } from "../lib/server.js";
@@ -28,6 +29,12 @@ export class Share {
     this.picture = new Picture();
     this.noPicture = el("p", "sd-hint", "No run is shown.");
     this.save = button("sd-action", "Download this run", () => this.#download());
+    this.page = button("sd-action sd-served", "Save as a web page", () => this.#savePage());
+    this.pageWords = el(
+      "p",
+      "sd-hint sd-served",
+      "The web page is one HTML file with every view of this run. It needs no server: open it, send it, put it anywhere.",
+    );
     const chooser = el("input", "sd-file");
     Object.assign(chooser, { type: "file", accept: ".jsonl", id: "sd-open" });
     chooser.addEventListener("change", async () => {
@@ -43,19 +50,20 @@ export class Share {
     const summary = el("summary", "sd-shareButton", "Share");
     this.node = el("details", "sd-share", "", [summary, (this.panel = el("div", "sd-sharePanel"))]);
     this.ofRace = [
-      section("These settings", this.settings.node),
+      served(section("These settings", this.settings.node)),
       section("This run", this.run.node, this.runWords),
       section("Picture", this.picture.node, this.noPicture),
       section(
         "File",
-        el("div", "sd-actions", "", [this.save, chooser, open]),
+        el("div", "sd-actions", "", [this.save, chooser, open, this.page]),
         el(
           "p",
           "sd-hint",
           "JSON lines with every event, probabilities included. It can be replayed here without a model.",
         ),
+        this.pageWords,
       ),
-      section("Code", this.code),
+      served(section("Code", this.code)),
     ];
     this.#draw();
     this.node.addEventListener("toggle", () => this.#refresh());
@@ -96,7 +104,7 @@ export class Share {
 
   async #fill() {
     const race = this.#race?.verdict?.figures ? this.#race : null;
-    this.save.disabled = !race;
+    this.save.disabled = this.page.disabled = !race;
     this.picture.show(race);
     this.noPicture.hidden = Boolean(race);
     this.settings.set("");
@@ -116,9 +124,21 @@ export class Share {
   }
 
   #download() {
-    const time = new Date(this.#race.begin.at * 1000).toISOString().slice(0, 19).replaceAll(":", "-");
-    save(`specdec-${time}.jsonl`, this.#text());
+    save(`${fileName(this.#race)}.jsonl`, this.#text());
   }
+
+  async #savePage() {
+    const race = this.#race;
+    try {
+      save(`${fileName(race)}.html`, await pageOf(race, this.#text()));
+    } catch (error) {
+      this.pageWords.textContent = `The web page cannot be made. ${error.message}`;
+    }
+  }
+}
+
+function fileName(race) {
+  return `specdec-${new Date(race.begin.at * 1000).toISOString().slice(0, 19).replaceAll(":", "-")}`;
 }
 
 // What a tab other than the race has to share.
@@ -187,6 +207,12 @@ export class Copyable {
     this.copy.textContent = done ? "Copied" : "Selected";
     setTimeout(() => (this.copy.textContent = "Copy"), 2000);
   }
+}
+
+// A part that the server fills; a page without one leaves it out.
+function served(node) {
+  node.classList.add("sd-served");
+  return node;
 }
 
 function section(title, ...children) {

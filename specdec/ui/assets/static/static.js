@@ -1,0 +1,194 @@
+// A page of recorded races without a server: the views of the served page, in a frame that needs no Gradio.
+import { mount as mountHow } from "../explain/how.js";
+import { inAddress, linkWith, tabInAddress } from "../lib/address.js";
+import { dayOf, el } from "../lib/dom.js";
+import { inflate } from "../lib/inflate.js";
+import { standAlone } from "../lib/server.js";
+import { state } from "../lib/state.js";
+import { tabOpened } from "../lib/tabs.js";
+import { mount } from "../live.js";
+import { onRace } from "../race/current_race.js";
+import { LARGEST } from "../race/race.js";
+
+const TABS = { race: "Race", "how-it-works": "How it works" };
+const LEDE = "A small model guesses, a large one checks all guesses at once. Same result, fewer waits.";
+
+const jsonIn = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "null");
+const recordings = jsonIn("sd-recordings");
+const packedOf = (name) => recordings.find((one) => one.name === name)?.packed;
+
+// Follows the theme of the system, as the served page does.
+function followTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const follow = () => document.body.classList.toggle("dark", dark.matches);
+  dark.addEventListener("change", follow);
+  follow();
+}
+
+const place = (tag, id, className = "", children = []) => {
+  const node = el(tag, className, "", children);
+  node.id = id;
+  return node;
+};
+
+// The places that the views fill, by the names that they have on the served page.
+function frame() {
+  const pair = el("span");
+  const title = el("div", "", "", [el("h1", "", "specdec"), el("p", "sd-pair", "", [pair])]);
+  const header = place("div", "sd-header", "", [el("header", "sd-head", "", [title, el("p", "sd-lede", LEDE)])]);
+  const menu = place("div", "sd-share");
+  const gallery = el("section", "sd-front", "", [
+    el("h2", "", "Recorded races"),
+    el("p", "", "Each replays here, round by round, from the times that were measured on the machine it names."),
+    el("nav", "sd-gallery", "", recordings.map(cardOf)),
+  ]);
+  const back = el("a", "sd-back", "\u2190 All recordings");
+  back.href = "#";
+  const panels = {
+    race: el("div", "sd-panel", "", [
+      place("div", "sd-said", "", [el("div", "sd-saidPlace")]),
+      place("div", "sd-line", "", [place("div", "sd-summary", "", [el("div", "sd-linePlace")])]),
+      fields(),
+      place("div", "sd-live", "sd-live"),
+    ]),
+    "how-it-works": el("div", "sd-panel", "", [place("div", "sd-how")]),
+  };
+  const buttons = Object.entries(TABS).map(([key, name]) => tabOf(key, name, panels[key]));
+  const list = el("div", "sd-tabList", "", buttons);
+  list.setAttribute("role", "tablist");
+  const view = place("div", "sd-tabs", "", [list, ...Object.values(panels)]);
+  list.addEventListener("keydown", (event) => walk(event, buttons));
+  const main = el("main", "main", "", [place("div", "sd-top", "", [header, menu]), gallery, back, view]);
+  document.body.append(el("div", "gradio-container", "", [main]));
+  onRace((race) => race && (pair.textContent = race.begin.pair));
+  return { menu, gallery, back, view, panels, buttons };
+}
+
+// The fields that the line of the form reads. Nobody sees them: a recording's settings do not change.
+function fields() {
+  const field = (id, tag = "input") => {
+    const input = el(tag);
+    input.tabIndex = -1;
+    return place("div", id, "", [input]);
+  };
+  const ids = ["sd-tokens", "sd-temperature", "sd-gamma", "sd-confidence", "sd-choice"];
+  const node = place("div", "sd-ask", "", [field("sd-prompt", "textarea"), ...ids.map((id) => field(id))]);
+  Object.assign(node.querySelector("#sd-choice input"), { type: "radio", checked: true });
+  node.hidden = true;
+  return node;
+}
+
+function fill({ begin, lanes }) {
+  const { params, gamma } = lanes.get("speculative")?.started ?? {};
+  if (!params) return;
+  const fixed = typeof gamma === "number";
+  const values = {
+    "#sd-prompt textarea": begin.settings.prompt ?? "",
+    "#sd-tokens input": params.max_new_tokens,
+    "#sd-temperature input": params.temperature,
+    "#sd-gamma input": fixed ? gamma : "",
+    "#sd-confidence input": fixed || gamma === "auto" ? "" : gamma.replace(/^\D*/, ""),
+    "#sd-choice input": fixed ? "fixed" : gamma === "auto" ? "auto" : "confidence",
+  };
+  for (const [selector, value] of Object.entries(values))
+    /** @type {any} */ (document.querySelector(/** @type {any} */ (selector))).value = String(value);
+  state.asked();
+}
+
+function tabOf(key, name, panel) {
+  const node = el("button", "", name);
+  Object.assign(node, { type: "button", id: `sd-tab-${key}` });
+  node.setAttribute("role", "tab");
+  node.dataset.tabId = key;
+  panel.id = `sd-panel-${key}`;
+  panel.setAttribute("role", "tabpanel");
+  panel.setAttribute("aria-labelledby", node.id);
+  node.setAttribute("aria-controls", panel.id);
+  return node;
+}
+
+// The arrow keys walk the tabs.
+function walk(event, buttons) {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const at = buttons.indexOf(event.target);
+  if (!step || at < 0) return;
+  event.preventDefault();
+  const next = buttons[(at + step + buttons.length) % buttons.length];
+  next.focus();
+  next.click();
+}
+
+// A recording before it is opened.
+function cardOf({ name, sentence, factor, about, pair, prompt, machine, at }) {
+  const figure = el("span", "sd-cardFactor", factor ?? "\u2013", about ? [el("small", "", " about")] : []);
+  const node = el("a", "sd-recordingCard", "", [
+    figure,
+    el("strong", "", pair),
+    el("span", "sd-cardPrompt", prompt),
+    el("span", "sd-cardSentence", sentence),
+    el("span", "sd-cardFrom", `${machine} \u00b7 ${dayOf(at)}`),
+  ]);
+  node.href = linkWith({ recording: name }).replace(/^[^#]*/, "");
+  return node;
+}
+
+async function start() {
+  followTheme();
+  const { menu, gallery, back, view, panels, buttons } = frame();
+  const openTab = () => {
+    const name = tabInAddress() in TABS ? tabInAddress() : "race";
+    for (const button of buttons) {
+      const open = button.dataset.tabId === name;
+      button.setAttribute("aria-selected", String(open));
+      button.tabIndex = open ? 0 : -1;
+      panels[button.dataset.tabId].hidden = !open;
+    }
+    tabOpened(name);
+  };
+  for (const button of buttons)
+    button.addEventListener("click", () => {
+      tabOpened(button.dataset.tabId); // names it in the address
+      openTab();
+    });
+  standAlone(menu, openTab);
+  openTab();
+  onRace((race) => race && fill(race));
+  await mount(
+    document.getElementById("sd-live"),
+    {},
+    () => {},
+    jsonIn("sd-lanes"),
+    jsonIn("sd-definitions"),
+    () => {},
+  );
+  mountHow(document.getElementById("sd-how"));
+
+  let shown = null; // the name of the open recording
+  const route = async () => {
+    const alone = recordings.length === 1 ? recordings[0].name : null;
+    const name = inAddress("recording") ?? alone;
+    const inLink = Boolean(inAddress("run"));
+    const front = !inLink && !packedOf(name);
+    document.body.classList.toggle("sd-atFront", front && state.origin !== "file");
+    gallery.hidden = recordings.length < 2;
+    back.hidden = front || recordings.length < 2;
+    view.hidden = false;
+    if (inLink || front) return void (shown = null);
+    if (name === shown) return;
+    shown = name;
+    const bytes = Uint8Array.from(atob(packedOf(name)), (character) => character.charCodeAt(0));
+    const text = new TextDecoder().decode(await inflate(bytes, "gzip", LARGEST));
+    if (name === shown) state.open(text, "gallery");
+  };
+  window.addEventListener("hashchange", route);
+  // A file that is opened, or a link, is no recording of the gallery.
+  onRace((race) => {
+    if (!race || race.begin.origin === "gallery") return;
+    document.body.classList.remove("sd-atFront");
+    back.hidden = recordings.length < 2;
+    shown = null;
+  });
+  await route();
+}
+
+start();

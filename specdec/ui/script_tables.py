@@ -1,0 +1,22 @@
+"""What the page's scripts need to speak as the server does: lanes, figures, sentences."""
+
+from __future__ import annotations
+
+import json
+
+from specdec.lanes.table import LANES
+from specdec.report.definitions import DEFINITIONS
+from specdec.report.judge import SHRUNK
+from specdec.report.sentences import ORIGINS
+
+
+def lane_list() -> str:
+    """The table of lanes, as JSON."""
+    names = ("key", "name", "gamma", "label", "dash", "sign")
+    return json.dumps([{name: getattr(lane, name) for name in names} for lane in LANES])
+
+
+def definitions() -> str:
+    """Names and meanings of figures, the sentences on where a race comes from, and what is noise, as JSON."""
+    figures = {key: {"name": figure.name, "meaning": figure.meaning} for key, figure in DEFINITIONS.items()}
+    return json.dumps({"figures": figures, "shrunk": SHRUNK, "origins": ORIGINS})

@@ -1,0 +1,194 @@
+"""Writes recorded races as a page that needs no server: it opens from a disk, from any host, and in a frame.
+
+The page has the scripts and styles of the served one, each as one file or inside the HTML. It makes no request, and its
+content security policy allows nothing but its own scripts and styles.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdec.errors import InvalidInput
+from specdec.report.trace import race_of
+from specdec.ui.script_tables import definitions, lane_list
+
+ASSETS = Path(__file__).parent / "assets"
+SHIPPED = ASSETS / "recordings"
+ENTRY = ASSETS / "static" / "static.js"
+# The last ones replace what needs a wide screen, and what a server is needed for.
+STYLES = ("colours", "page", "verdict", "texts", "replay", "rounds", "tabs", "how", "share", "narrow")
+TITLE = "Speculative decoding, recorded"
+
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async function|function|class|const) (\{[^}]*\}|\[[^\]]*\]|\w+))", re.MULTILINE)
+_AS = re.compile(r"\b(\w+) as (\w+)")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A race for the page. ``name`` stands in its address, and ``text`` are the lines of a recording."""
+
+    name: str
+    text: str
+
+    @property
+    def card(self) -> dict[str, object]:
+        """What the page shows of it before it is opened, and its lines, packed."""
+        records = [json.loads(line) for line in self.text.splitlines()]
+        begin, verdict = records[0], records[-1]
+        machine = next(record["machine"] for record in records if record["event"] == "started")
+        return {
+            "name": self.name,
+            "sentence": verdict["sentence"],
+            "factor": verdict["factor"],
+            "about": verdict["about"],
+            "pair": begin["pair"],
+            "prompt": begin["settings"].get("prompt", ""),
+            "machine": machine.get("gpu") or machine.get("cpu") or "machine not recorded",
+            "at": begin["at"],
+            "packed": base64.b64encode(gzip.compress(self.text.encode(), mtime=0)).decode("ascii"),
+        }
+
+
+def recording_in(path: Path) -> Recording:
+    """The race in a file. Raises ``InvalidInput`` with the file's name and what is wrong with it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return Recording(path.stem, race_of(text, path.stat().st_mtime))
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8 text. Give a recording: JSON lines.") from error
+    except InvalidInput as error:
+        raise InvalidInput(f"{path} cannot be shown. {error}") from error
+
+
+def shipped_recordings() -> list[Recording]:
+    """The races that ship with the package, recorded on machines that not everybody has."""
+    return [recording_in(path) for path in sorted(SHIPPED.glob("*.jsonl"))]
+
+
+def write_page(folder: Path, recordings: Sequence[Recording]) -> Path:
+    """Write the page as a folder: ``index.html`` with a script and a style beside it. Returns the path of the HTML."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "page.js").write_text(script(), encoding="utf-8")
+    (folder / "page.css").write_text(styles(), encoding="utf-8")
+    page = folder / "index.html"
+    page.write_text(_page(recordings, '<link rel="stylesheet" href="page.css">', '<script src="page.js"></script>'))
+    return page
+
+
+def single_page(recordings: Sequence[Recording]) -> str:
+    """The page as one HTML file."""
+    return _page(recordings, f"<style>{styles()}</style>", f"<script>{script()}</script>")
+
+
+def _page(recordings: Sequence[Recording], style: str, code: str) -> str:
+    titles = [json.loads(one.text.splitlines()[-1])["sentence"] for one in recordings]
+    title = TITLE if len(titles) != 1 else "specdec: a recorded race"
+    about = titles[0] if len(titles) == 1 else f"{len(titles)} recorded races of speculative decoding, round by round."
+    allowed = " ".join([_allowed("script", code), _allowed("style", style)])
+    return _HTML.format(
+        title=html.escape(title),
+        about=html.escape(about),
+        policy=f"default-src 'none'; {allowed} img-src data: blob:; base-uri 'none'; form-action 'none'",
+        icon=base64.b64encode((ASSETS / "icon.svg").read_bytes()).decode("ascii"),
+        style=style,
+        lanes=_data(lane_list()),
+        definitions=_data(definitions()),
+        recordings=_data(json.dumps([one.card for one in recordings])),
+        code=code,
+    )
+
+
+def _allowed(kind: str, element: str) -> str:
+    """The policy for the page's one script or style: the file beside it, or what stands in it, by its hash."""
+    if not (inside := re.fullmatch(rf"<{kind}>(.*)</{kind}>", element, re.DOTALL)):
+        return f"{kind}-src 'self' file:;"
+    digest = base64.b64encode(hashlib.sha256(inside[1].encode()).digest()).decode("ascii")
+    return f"{kind}-src 'sha256-{digest}';"
+
+
+def _data(text: str) -> str:
+    """JSON that can stand in a script element."""
+    return text.replace("<", "\\u003c")
+
+
+def styles() -> str:
+    """All styles of the page."""
+    paths = [ASSETS / "static" / "base.css", *(ASSETS / "styles" / f"{name}.css" for name in STYLES)]
+    return "\n".join(path.read_text(encoding="utf-8") for path in [*paths, ASSETS / "static" / "static.css"])
+
+
+def script() -> str:
+    """The modules that ``ENTRY`` imports, directly or not, as one script.
+
+    A browser loads no modules from a disk. So each becomes a function that returns what the module exports, in an order
+    in which imports come first. The modules have one style of imports and exports; another one raises ``ValueError``.
+    """
+    numbers: dict[Path, int] = {}
+    written: list[str] = []
+
+    def add(path: Path) -> int:
+        if path in numbers:
+            if numbers[path] < 0:
+                raise ValueError(f"{path.name} imports itself.")
+            return numbers[path]
+        numbers[path] = -1
+        source = path.read_text(encoding="utf-8")
+
+        def imported(found: re.Match[str]) -> str:
+            names = _AS.sub(r"\1: \2", " ".join(found[1].split()))
+            return f"const {{ {names} }} = m{add((path.parent / found[2]).resolve())};\n"
+
+        source = _IMPORT.sub(imported, source)
+        names = [name for found in _EXPORT.finditer(source) for name in _bound(found[1])]
+        source = _EXPORT.sub("", source)
+        if wrong := re.search(r"^(import|export)\b.*", source, re.MULTILINE):
+            raise ValueError(f"{path.name} has another form of import or export: {wrong[0]}")
+        numbers[path] = len(written)
+        written.append(f"const m{len(written)} = (() => {{\n{source}\nreturn {{ {', '.join(names)} }};\n}})();\n")
+        return numbers[path]
+
+    add(ENTRY.resolve())
+    # An HTML parser ends a script at this sign wherever it stands.
+    return '(() => {\n"use strict";\n' + "".join(written).replace("</script", "<\\/script") + "})();\n"
+
+
+def _bound(declared: str) -> list[str]:
+    """The names that a declaration binds: ``name``, ``{ found: name }`` or ``[first, second]``."""
+    parts = declared.strip("{}[] \n").split(",")
+    return [part.split(":")[-1].strip() for part in parts if part.strip()]
+
+
+_HTML = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{title}</title>
+<meta name="description" content="{about}">
+<meta property="og:type" content="website">
+<meta property="og:title" content="{title}">
+<meta property="og:description" content="{about}">
+<link rel="icon" href="data:image/svg+xml;base64,{icon}">
+{style}
+</head>
+<body class="sd-alone">
+<script type="application/json" id="sd-lanes">{lanes}</script>
+<script type="application/json" id="sd-definitions">{definitions}</script>
+<script type="application/json" id="sd-recordings">{recordings}</script>
+<noscript>This page replays recorded races. It needs JavaScript, and it asks no server for anything.</noscript>
+{code}
+</body>
+</html>
+"""
