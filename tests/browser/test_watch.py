@@ -130,3 +130,33 @@ def test_run_pressed_before_the_page_is_ready_runs(browser, address):
         page.goto(address)
         page.click("#sd-run")
         page.wait_for_selector(".sd-verdictOrigin:has-text('Measured on this machine · 1 run')")
+
+
+def test_the_first_replay_is_guided_once(page):
+    """Three short words say what is seen. A browser that has seen them, to their end or not, is not told again."""
+    page.evaluate("localStorage.clear()")
+    ask(page, tokens=24)
+    page.click("#sd-run")
+    page.wait_for_selector(".sd-guide:visible")
+    page.wait_for_function("document.querySelector('.sd-guide').textContent.startsWith('Each dark block')")
+    page.click(SKIP)
+    assert not page.locator(".sd-guide").is_visible()
+    page.click("#sd-run")
+    page.wait_for_function("window.specdec.replaying && document.querySelector('.sd-clock').textContent > '0.05'")
+    assert not page.locator(".sd-guide").is_visible()
+
+
+def test_a_race_leads_to_its_explanation(page):
+    """Two buttons under the round open How it works, and the arrow keys walk the tabs back."""
+    skip(page)
+    for words, seen in (("Be the draft", ".sd-game"), ("What happens in a round?", ".sd-howHead")):
+        page.click(f".sd-waysOn button:has-text('{words}')")
+        page.wait_for_function(
+            "(place) => { const box = document.querySelector(place)?.getBoundingClientRect();"
+            " return box && box.height > 0 && box.top >= -1 && box.top < innerHeight; }",
+            arg=seen,
+        )
+        assert page.url.endswith("#tab=how-it-works")
+        page.focus("[role=tab][aria-selected=true]")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector(".sd-headline:visible")

@@ -13,6 +13,7 @@ import { showRace } from "./race/current_race.js";
 import { Stage } from "./race/stage.js";
 import { state } from "./lib/state.js";
 import { Status } from "./lib/status.js";
+import { walkTabs } from "./lib/tabs.js";
 import { follow } from "./address_router.js";
 
 const GREETING = ["startup", "recording"]; // origins of a race that the page shows by itself; any other race replaces it
@@ -111,6 +112,8 @@ class View {
   }
 
   #listen() {
+    const tabs = document.querySelector("#sd-tabs [role=tablist]");
+    if (tabs) walkTabs(tabs);
     const header = document.querySelector("#sd-header");
     const pairIn = () => header?.querySelector(".sd-pair span")?.textContent ?? "";
     let named = pairIn();

@@ -2,6 +2,7 @@
 import { storyOf } from "./explain_steps.js";
 import { el, fold } from "../lib/dom.js";
 import { Game } from "./game.js";
+import { formula } from "../lib/formula.js";
 import { originOf } from "../lib/origins.js";
 import { onRace } from "../race/current_race.js";
 import { Steps } from "./step_player.js";
@@ -13,6 +14,9 @@ const OTHER = "The race that is shown used an acceptance rule of another package
 const BLOCK =
   "The race that is shown judged each draft as a block (Sun et al. 2403.10444): every place is tested, guesses are kept up to the last test that passes, and the replacement is drawn from norm(max(0, w p \u2212 q)), where w is the weight of the kept guesses. That is lossless too, and keeps more guesses.";
 
+const PROOF =
+  "min(p, q) + (1 \u2212 \u03a3 min(p, q)) \u00b7 norm(max(0, p \u2212 q)) = min(p, q) + max(0, p \u2212 q) = p";
+
 export function mount(element) {
   const steps = new Steps();
   const game = new Game();
@@ -23,7 +27,7 @@ export function mount(element) {
   );
   const sampling = reason(
     "Sampling",
-    "A guess is kept with probability min(1, p/q): p is its probability in the target, q in the draft. After a rejected guess the replacement is drawn from norm(max(0, p \u2212 q)). So every token has the target's distribution p.",
+    "A guess is kept with probability $min(1, frac(p; q))$: $p$ is its probability in the target, $q$ in the draft. After a rejected guess the replacement is drawn from $norm(max(0, p \u2212 q))$. So every token has the target's distribution $p$.",
   );
   const other = el("p", "sd-howNote"); // of a race with another verification
   const parts = el("div", "sd-howParts", "", [
@@ -67,20 +71,23 @@ const ledeOf = (race, { round, lane }) =>
 
 function reason(name, words) {
   const mark = el("span", "sd-howOurs", "this race");
-  return el("div", "sd-howReason", "", [el("h3", "", "", [el("span", "", name), mark]), el("p", "", words)]);
+  return el("div", "sd-howReason", "", [el("h3", "", "", [el("span", "", name), mark]), set(words)]);
 }
 
 function proof() {
   return fold("sd-howProof", "The proof in two lines", [
-    el(
-      "p",
-      "",
-      "The draft draws a token x, and it is kept with probability q(x) \u00b7 min(1, p(x)/q(x)) = min(p(x), q(x)). With the remaining probability, 1 \u2212 \u03a3 min(p, q), a replacement is drawn. It is x with probability max(0, p(x) \u2212 q(x)) / (1 \u2212 \u03a3 min(p, q)).",
+    set(
+      "The draft draws a token $x$, and it is kept with probability $q(x) \u00b7 min(1, frac(p(x); q(x))) = min(p(x), q(x))$. With the remaining probability, $1 \u2212 \u03a3 min(p, q)$, a replacement is drawn. It is $x$ with probability $frac(max(0, p(x) \u2212 q(x)); 1 \u2212 \u03a3 min(p, q))$. Both together:",
     ),
-    el(
-      "p",
-      "sd-howFormula",
-      "min(p, q) + (1 \u2212 \u03a3 min(p, q)) \u00b7 norm(max(0, p \u2212 q)) = min(p, q) + max(0, p \u2212 q) = p",
-    ),
+    el("p", "sd-howFormula", "", [formula(PROOF)]),
   ]);
 }
+
+// A paragraph, in which formulas stand between two $.
+const set = (words) =>
+  el(
+    "p",
+    "",
+    "",
+    words.split("$").map((part, at) => (at % 2 ? formula(part) : part)),
+  );

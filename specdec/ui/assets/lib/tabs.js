@@ -23,6 +23,26 @@ export function tabOpened(name) {
   news.dispatchEvent(new Event("tab"));
 }
 
+// Opens a tab for somebody who pressed something else.
+export function showTab(name) {
+  addTab(name);
+  openTab();
+}
+
+// Lets the arrow keys walk the tabs of a list.
+export function walkTabs(list) {
+  list.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const tabs = [...list.querySelectorAll("[role=tab]")].filter((tab) => tab.offsetParent);
+    const at = tabs.indexOf(event.target);
+    if (!step || at < 0) return;
+    event.preventDefault();
+    const next = tabs[(at + step + tabs.length) % tabs.length];
+    next.focus();
+    next.click();
+  });
+}
+
 export const tabShown = () => open;
 
 // Calls back whenever a tab has opened.

@@ -3,6 +3,7 @@ import { Chart } from "./chart.js";
 import { el, fold, nextFrame, reducedMotion } from "../lib/dom.js";
 import { factList, factorOf, laneTable } from "../lib/figures.js";
 import { Focus } from "./focus.js";
+import { Guide } from "./guide.js";
 import { laneAt, whatIfOf } from "./gamma.js";
 import { labelOf } from "../lib/lanes.js";
 import { secondsOf } from "./race.js";
@@ -12,6 +13,7 @@ import { state } from "../lib/state.js";
 import { Strip } from "./strip.js";
 import { Texts } from "./texts.js";
 import { VerdictPanel } from "./verdict.js";
+import { waysOn } from "./ways_on.js";
 import { Why } from "./why.js";
 
 const MAIN = ["generate", "speculative"];
@@ -19,6 +21,7 @@ const MAIN = ["generate", "speculative"];
 export class Stage {
   race = null; // the shown race
   #lanes = new Map(); // the shown lanes: those of the race, the speculative one perhaps computed for another draft length
+  #longest = 1; // seconds of the slowest lane
   #dragging = null; // calls off the drawing of a dragged length
 
   // `again(repeat)` runs the shown race again. `onRest` is called when a replay has stopped. `speak` lets words be
@@ -43,11 +46,12 @@ export class Stage {
       this.strip.node,
       this.replay.node,
       this.strip.foot,
-      el("div", "sd-columns", "", [this.chart.node, this.card.node]),
+      el("div", "sd-columns", "", [this.chart.node, el("div", "", "", [this.card.node, waysOn()])]),
       this.why.node,
       this.texts.others,
       this.more,
     ]);
+    this.guide = new Guide(this.node);
   }
 
   // A new run begins: its lanes have places and wait.
@@ -115,9 +119,13 @@ export class Stage {
   // Plays the shown race, unless reduced motion is asked for; in a hidden tab, when it becomes visible.
   play() {
     if (reducedMotion()) return;
-    if (!document.hidden) return this.replay.restart();
     const { race } = this;
-    const seen = () => race === this.race && this.replay.restart();
+    const seen = () => {
+      if (race !== this.race) return;
+      this.guide.begin();
+      this.replay.restart();
+    };
+    if (!document.hidden) return seen();
     document.addEventListener("visibilitychange", seen, { once: true });
   }
 
@@ -149,7 +157,8 @@ export class Stage {
     }
     const ours = this.#lanes.get("speculative");
     if (record.figures && ours?.rounds.length) this.card.open(race, ours, telling(ours));
-    this.replay.load(Math.max(0, ...[...race.lanes.values()].map((lane) => lane.duration)));
+    this.#longest = Math.max(0, ...[...race.lanes.values()].map((lane) => lane.duration));
+    this.replay.load(this.#longest);
   }
 
   #labelEnds() {
@@ -216,6 +225,7 @@ export class Stage {
 
   #showMoment(seconds) {
     state.replaying = seconds !== null;
+    this.guide.show(this.replay.playing ? seconds / this.#longest : null);
     this.texts.showUntil(seconds);
     this.strip.showUntil(seconds);
     this.chart.showUntil(seconds);

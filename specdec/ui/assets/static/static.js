@@ -5,7 +5,7 @@ import { dayOf, el } from "../lib/dom.js";
 import { inflate } from "../lib/inflate.js";
 import { standAlone } from "../lib/server.js";
 import { state } from "../lib/state.js";
-import { tabOpened } from "../lib/tabs.js";
+import { tabOpened, walkTabs } from "../lib/tabs.js";
 import { mount } from "../live.js";
 import { onRace } from "../race/current_race.js";
 import { LARGEST } from "../race/race.js";
@@ -57,7 +57,7 @@ function frame() {
   const list = el("div", "sd-tabList", "", buttons);
   list.setAttribute("role", "tablist");
   const view = place("div", "sd-tabs", "", [list, ...Object.values(panels)]);
-  list.addEventListener("keydown", (event) => walk(event, buttons));
+  walkTabs(list);
   const main = el("main", "main", "", [place("div", "sd-top", "", [header, menu]), gallery, back, view]);
   document.body.append(el("div", "gradio-container", "", [main]));
   onRace((race) => race && (pair.textContent = race.begin.pair));
@@ -105,17 +105,6 @@ function tabOf(key, name, panel) {
   panel.setAttribute("aria-labelledby", node.id);
   node.setAttribute("aria-controls", panel.id);
   return node;
-}
-
-// The arrow keys walk the tabs.
-function walk(event, buttons) {
-  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  const at = buttons.indexOf(event.target);
-  if (!step || at < 0) return;
-  event.preventDefault();
-  const next = buttons[(at + step + buttons.length) % buttons.length];
-  next.focus();
-  next.click();
 }
 
 // A recording before it is opened.
