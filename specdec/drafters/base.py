@@ -72,6 +72,7 @@ class DraftMethod(ABC):
     label: ClassVar[str]  # its name on the page
     form: ClassVar[str]  # how to write it on a command line
     example: ClassVar[str]  # a text that ``parse`` takes
+    about: ClassVar[str] = ""  # what it does, in a line that the page shows before somebody chooses it
 
     @classmethod
     @abstractmethod

@@ -37,6 +37,7 @@ class DraftModel(DraftMethod):
 
     kind: ClassVar[str] = "model"
     label: ClassVar[str] = "Draft model"
+    about: ClassVar[str] = "a smaller model guesses, one token a pass"
     form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = ""
 

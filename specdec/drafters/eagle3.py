@@ -38,6 +38,7 @@ class Eagle3(DraftMethod):
 
     kind: ClassVar[str] = "eagle3"
     label: ClassVar[str] = "EAGLE-3 head"
+    about: ClassVar[str] = "a small head, trained for one target, guesses from its hidden states"
     form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "eagle3:AngelSlim/Qwen3-1.7B_eagle3"
 

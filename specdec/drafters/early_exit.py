@@ -33,6 +33,7 @@ class EarlyExit(DraftMethod):
 
     kind: ClassVar[str] = "early-exit"
     label: ClassVar[str] = "Early exit"
+    about: ClassVar[str] = "the target's own first layers guess"
     form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "early-exit:3"
 

@@ -34,6 +34,7 @@ class PromptLookup(DraftMethod):
 
     kind: ClassVar[str] = "prompt-lookup"
     label: ClassVar[str] = "Prompt lookup"
+    about: ClassVar[str] = "copies what followed the last words earlier in the text; costs next to nothing"
     form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "prompt-lookup"
 

@@ -83,6 +83,12 @@ _TEMPLATES = """
 <p class="sd-lede">A small model guesses, a large one checks all guesses at once. Same result, fewer waits.</p></header>
 {% endmacro %}
 
+{% macro methods(rows) %}
+<dl class="sd-methods">
+{%- for row in rows if row.about %}<div><dt>{{ row.label }}</dt><dd>{{ row.about }}</dd></div>{% endfor -%}
+</dl>
+{% endmacro %}
+
 {% macro findings(found) %}
 <ul class="sd-findings">
 {%- for one in found %}<li class="sd-{{ one.level }}"><b>{{ one.topic }}</b> {{ one.sentence }}</li>{% endfor -%}
@@ -152,6 +158,11 @@ def facts(found: Iterable[Figure]) -> str:
 def header(pair: str, change: str) -> str:
     """The top of the page, with the pair in words. ``change`` is the text of the button to change it."""
     return _HTML.header(pair, change).strip()
+
+
+def methods(rows: Iterable[Any]) -> str:
+    """The ways to draft, with what each does in a line; rows of ``specdec.drafters.registry``."""
+    return _HTML.methods(list(rows)).strip()
 
 
 def findings(found: Iterable[Any]) -> str:

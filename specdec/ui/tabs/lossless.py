@@ -57,8 +57,8 @@ METHOD = (
 )
 DRAWS, DRAWS_PUBLIC = 500, 200  # of each sample, unless somebody chooses another number
 LOOK_AT = (
-    "Each group of bars is one way in which \u201c{prompt}\u201d goes on. The first two bars should differ by chance "
-    "only; the third, of the lossy version, should differ by more."
+    "Each group of bars is one way in which \u201c{prompt}\u201d goes on. If nothing is lost, chance puts the second "
+    "bar's end into the grey band in about 19 of 20 groups. The third bar, of the lossy version, often ends outside."
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -18,7 +19,15 @@ from specdec.report.cost_map import Point
 from specdec.report.sweep import sweep_rows
 from specdec.ui.assets import ASSETS
 from specdec.ui.charts.cost_map import MOST_LABELS, PLOT, map_figure
-from specdec.ui.charts.figures import COLOURS, LINE, MOST_ROWS, benchmark_figure, samples_figure, sweep_figure
+from specdec.ui.charts.figures import (
+    COLOURS,
+    LINE,
+    MOST_ROWS,
+    benchmark_figure,
+    chance_band,
+    samples_figure,
+    sweep_figure,
+)  # fmt: skip
 from specdec.ui.charts.labels import apart, shown
 from specdec.ui.charts.temperature import temperature_figure
 
@@ -54,6 +63,22 @@ def test_the_samples_of_the_test_of_losslessness_stand_side_by_side() -> None:
     looks = [(bars.marker.color, bars.marker.pattern.shape) for bars in figure.data]
     assert len(set(looks)) == 3 and figure.layout.yaxis.ticktext[0].startswith("&lt;b&gt;one")
     assert "of 10 continuations" in figure.layout.xaxis.title.text
+    bands = [(band.x0, band.x1, band.y0, band.y1) for band in figure.layout.shapes]
+    assert bands == [(*chance_band(3, 4, 10), -0.375, 0.125), (*chance_band(2, 2, 10), 0.625, 1.125)]
+
+
+@pytest.mark.parametrize(("draws", "share"), [(200, 0.1), (500, 0.03), (500, 0.4)])
+def test_the_band_holds_the_second_count_in_19_of_20_cases(draws: int, share: float) -> None:
+    """By enumeration of both counts of two samples of one distribution."""
+    mass = [math.comb(draws, k) * share**k * (1 - share) ** (draws - k) for k in range(draws + 1)]
+    likely = [k for k in range(draws + 1) if mass[k] > 1e-7]
+    inside = 0.0
+    for one in likely:
+        for other in likely:
+            low, high = chance_band(one, other, draws)
+            inside += mass[one] * mass[other] * (low <= other <= high)
+    assert 0.94 < inside < 0.965
+    assert chance_band(0, 0, draws) == (0, 0) and chance_band(draws, draws, draws) == (draws, draws)
 
 
 def test_a_benchmark_has_a_row_a_category_and_numbers_beside_the_marks() -> None:
