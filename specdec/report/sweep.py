@@ -123,8 +123,8 @@ def overall(
     if len(lengths) > 1:
         subject = sentences.FASTEST.format(gamma=found.gamma, lengths=sentences.lengths(lengths))
     said = [sentences.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []
-    said += [sentences.headline(found, subject, **counted), _loop_faster(summaries), *rivals]
-    below = [*sentences.notes(found), Note("alike", _alike(summaries)), Note("terms", why_paragraph(found))]
+    said += [sentences.headline(found, subject, **counted), _alike(summaries), _loop_faster(summaries), *rivals]
+    below = [*sentences.notes(found), Note("terms", why_paragraph(found))]
     below.append(Note("calls", measured.format(**counted)))
     return Overall(found, " ".join(filter(None, said)), [note for note in below if note.text])
 

@@ -45,6 +45,7 @@ _TEMPLATES = """
 
 {% macro table(table) %}{% set minor = table.minor %}
 <table class="sd-plainTable"><caption>{{ table.caption }}.
+<button type="button" class="sd-asLink sd-saveTable">Save as CSV</button>
 {%- if minor %}<span class="sd-narrow"> A wider screen shows more columns.</span>{% endif -%}
 </caption><thead><tr>
 {%- for name in table.columns %}<th scope="col"{{ hidden(name, minor) }}>{{ name }}</th>{% endfor -%}
@@ -81,6 +82,11 @@ _TEMPLATES = """
 <header class="sd-head"><div><h1>specdec</h1><p class="sd-pair"><b>Pair</b> <span>{{ pair }}</span>
 <button type="button" class="sd-changePair">{{ change }}</button></p></div>
 <p class="sd-lede">A small model guesses, a large one checks all guesses at once. Same result, fewer waits.</p></header>
+{% endmacro %}
+
+{% macro save_chart() %}
+<p>Save this chart: <button type="button" class="sd-asLink" value="png">PNG</button>
+<button type="button" class="sd-asLink" value="svg">SVG</button></p>
 {% endmacro %}
 
 {% macro methods(rows) %}
@@ -160,7 +166,12 @@ def header(pair: str, change: str) -> str:
     return _HTML.header(pair, change).strip()
 
 
-def methods(rows: Iterable[Any]) -> str:
+def save_chart() -> str:
+    """The buttons below a chart."""
+    return _HTML.save_chart().strip()
+
+
+def methods_html(rows: Iterable[Any]) -> str:
     """The ways to draft, with what each does in a line; rows of ``specdec.drafters.registry``."""
     return _HTML.methods(list(rows)).strip()
 

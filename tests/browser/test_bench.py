@@ -105,3 +105,26 @@ def test_results_files_are_compared_in_one_table_and_on_one_map(page, measured, 
     add(page, tmp_path / "photo.png")
     page.wait_for_selector("#sd-compare-files .sd-error:has-text('photo.png cannot be read as UTF-8 text')")
     assert page.locator("#sd-compare tbody tr").count() == 3
+
+
+def test_charts_and_tables_are_saved(page):
+    """The recorded benchmark's chart as PNG and SVG in the page's colours, and its table with every column."""
+    go_to(page, "Benchmark")
+    page.wait_for_selector("#sd-bench-plot .main-svg")
+
+    def saved(button: str) -> tuple[str, bytes]:
+        with page.expect_download() as file:
+            page.locator(f"{button} >> visible=true").first.click()
+        return file.value.suggested_filename, file.value.path().read_bytes()
+
+    name, image = saved(".sd-saveChart button:text-is('PNG')")
+    assert name == "specdec-bench-plot.png" and image.startswith(b"\x89PNG")
+    name, drawing = saved(".sd-saveChart button:text-is('SVG')")
+    assert name == "specdec-bench-plot.svg" and b"Story" in drawing and b"rgb(255, 255, 255)" in drawing
+    resize(page, 390, 844)
+    name, cells = saved(".sd-saveTable")
+    lines = cells.decode().splitlines()
+    shown = page.locator("#sd-bench-table table >> nth=0 >> tr").count()
+    assert (
+        name.endswith(".csv") and lines[0].startswith('"Lane","\u03b3","tokens/s","speed-up"') and len(lines) == shown
+    )

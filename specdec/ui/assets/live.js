@@ -8,6 +8,7 @@ import { Measurements, swap } from "./measurements.js";
 import { defineOrigins, measuredHere } from "./lib/origins.js";
 import { Race, readRecording } from "./race/race.js";
 import { askForPair } from "./lib/server.js";
+import { answerSaves } from "./lib/save_as.js";
 import { Share } from "./share/share.js";
 import { showRace } from "./race/current_race.js";
 import { Stage } from "./race/stage.js";
@@ -114,6 +115,7 @@ class View {
   #listen() {
     const tabs = document.querySelector("#sd-tabs [role=tablist]");
     if (tabs) walkTabs(tabs);
+    answerSaves();
     const header = document.querySelector("#sd-header");
     const pairIn = () => header?.querySelector(".sd-pair span")?.textContent ?? "";
     let named = pairIn();

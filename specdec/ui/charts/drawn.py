@@ -8,10 +8,14 @@ import gradio as gr
 import plotly.graph_objects as go
 from gradio.components.plot import PlotData
 
+from specdec.ui import html
+
 
 def figure_place(elem_id: str) -> gr.Plot:
-    """A place for a chart, hidden until there is one."""
-    return gr.Plot(None, show_label=False, visible=False, elem_id=elem_id, elem_classes="sd-figure")
+    """A place for a chart, hidden until there is one, with buttons that save it; ``lib/save_as.js`` answers them."""
+    place = gr.Plot(None, show_label=False, visible=False, elem_id=elem_id, elem_classes="sd-figure")
+    gr.HTML(html.save_chart(), elem_classes="sd-saveChart", apply_default_css=False)
+    return place
 
 
 def drawn(figure: go.Figure) -> PlotData:

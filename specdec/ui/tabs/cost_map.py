@@ -22,7 +22,7 @@ LEGEND = (
 
 
 class CostMap:
-    """Hidden without points; ``cleared`` has the values for that."""
+    """Hidden with fewer than two points, which are no map; ``cleared`` has the values for that."""
 
     def __init__(self, name: str):
         self._title = gr.HTML("", elem_classes="sd-fragment", apply_default_css=False)
@@ -31,7 +31,7 @@ class CostMap:
 
     def show(self, found: Sequence[Point], v: float | None, more: str = "") -> dict[Any, Any]:
         """The values that show these points, and the line with the measured ``v``; ``more`` ends the explanation."""
-        if not found:
+        if len(found) < 2:
             return {self._title: "", self._plot: gr.update(visible=False)}
         title = html.titled(TITLE, f"{LEGEND}{more}")
         return {self._title: title, self._plot: gr.update(value=drawn(map_figure(found, v)), visible=True)}

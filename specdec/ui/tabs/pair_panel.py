@@ -61,7 +61,7 @@ class PairPanel:
                 filterable=limits.pairs == "any",
             )
             self.method = gr.Radio(labels, value=labels[0], label="Draft method", elem_id="sd-method")
-        gr.HTML(html.methods(self._methods), elem_id="sd-methods", apply_default_css=False)
+        gr.HTML(html.methods_html(self._methods), elem_id="sd-methods", apply_default_css=False)
         with gr.Row():
             self.target = gr.Textbox(
                 label="Target: hub id, folder or GGUF file", max_lines=1, elem_id="sd-target", visible=False

@@ -1,0 +1,52 @@
+// Saves a chart as PNG or SVG and a table as CSV, as they stand on the page. One listener answers all their buttons.
+import { save } from "./dom.js";
+
+const SHARP = 2; // pixels of a PNG for each pixel of the page
+
+export function answerSaves() {
+  document.addEventListener("click", (event) => {
+    const chart = event.target.closest?.(".sd-saveChart button");
+    if (chart) saveChart(chart);
+    const table = event.target.closest?.(".sd-saveTable")?.closest("table");
+    if (table) save(`specdec-${nameOf(table)}.csv`, csvOf(table));
+  });
+}
+
+async function saveChart(button) {
+  const place = button.closest(".block.sd-saveChart").previousElementSibling;
+  const drawn = place?.querySelector(".js-plotly-plot");
+  if (!drawn) return;
+  const { width, height } = drawn.getBoundingClientRect();
+  const format = button.value;
+  const page = getComputedStyle(document.body).backgroundColor; // else it would be transparent, in either theme
+  const colour = getComputedStyle(drawn.querySelector("text")).fill;
+  const grid = getComputedStyle(drawn.querySelector(".gridlayer path") ?? drawn).stroke;
+  const axes = Object.entries(drawn.layout).filter(([name]) => /^[xy]axis/.test(name));
+  const layout = {
+    ...drawn.layout,
+    ...Object.fromEntries(axes.map(([name, axis]) => [name, { ...axis, gridcolor: grid }])),
+    paper_bgcolor: page,
+    font: { ...drawn.layout.font, color: colour },
+  };
+  const image = await window.Plotly.toImage(
+    { data: drawn.data, layout },
+    { format, width: Math.round(width), height: Math.round(height), scale: SHARP },
+  );
+  const [, content] = image.split(/,(.*)/s);
+  const bytes = format === "svg" ? decodeURIComponent(content) : bytesOf(content);
+  save(`specdec-${place.id.replace(/^sd-/, "")}.${format}`, bytes);
+}
+
+const bytesOf = (packed) => Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
+
+// The cells of a table, those that a narrow screen leaves out too.
+function csvOf(table) {
+  const cell = (node) => `"${node.textContent.trim().replaceAll('"', '""')}"`;
+  return [...table.rows].map((row) => [...row.cells].map(cell).join(",") + "\r\n").join("");
+}
+
+// The beginning of a table's caption as the name of a file.
+function nameOf(table) {
+  const words = (table.caption?.firstChild?.textContent ?? "").toLowerCase().match(/[a-z0-9]+/g) ?? [];
+  return words.slice(0, 5).join("-") || "table";
+}
