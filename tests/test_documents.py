@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import io
 import re
@@ -15,7 +16,9 @@ from pairwise import few
 
 import specdec
 from specdec import cli
+from specdec.events import DraftToken, Finished, Round, Started
 from specdec.measure.results.format import CALLS_OF_LINK
+from specdec.report.schema import VERSION
 from specdec.ui.jobs.limits import PUBLIC
 
 ROOT = Path(__file__).parents[1]
@@ -130,3 +133,12 @@ def test_the_promised_limits_are_those_of_a_public_page() -> None:
     assert f"A session may hold {PUBLIC.places} places, a network address {PUBLIC.places_of_address}." in text
     longest = re.search(r"LONGEST = (\d+)", (ROOT / "specdec/ui/assets/lib/address.js").read_text(encoding="utf-8"))[1]
     assert f"A link has at most {int(longest):,} characters and {CALLS_OF_LINK} calls." in text
+
+
+def test_the_trace_format_names_every_field() -> None:
+    """docs/trace.md has each field that a line must have, and the version of today."""
+    text = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8")
+    for kind in (Started, Round, Finished, DraftToken):
+        needed = [field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING]
+        assert [name for name in needed if f"`{name}`" not in text] == []
+    assert f"`version`; it is {VERSION}." in text

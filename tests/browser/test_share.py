@@ -265,3 +265,22 @@ def test_hostile_text_stays_text_everywhere(page, browser, address, tmp_path):
         for view in (page, other):
             assert view.evaluate("window.bitten") is None
             assert view.locator(".sd-live img, .sd-live script, #sd-share img").count() == 0
+
+
+def test_a_visitor_saves_a_race_as_a_page(page, browser, tmp_path):
+    """A recorded race opens with one click. The saved page shows it without the server that made it."""
+    from browser.test_static import alone
+
+    page.click("text=A chat model corrects a letter")
+    page.wait_for_function("window.specdec.origin === 'gallery'")
+    sentence = page.inner_text(".sd-headline")
+    assert "5.5 times as fast" in sentence
+    assert "This result: smollm2-135m-instruct" in page.inner_text(".sd-verdictOrigin")
+    share(page)
+    with page.expect_download() as saved:
+        page.click("text=Save as a web page")
+    saved.value.save_as(tmp_path / "saved.html")
+    with alone(browser, (tmp_path / "saved.html").as_uri()) as other:
+        other.wait_for_function("window.specdec.verdicts === 1")
+        assert other.inner_text(".sd-headline") == sentence
+        assert other.locator("meta[name=description]").get_attribute("content") == sentence

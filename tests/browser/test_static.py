@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from browser.conftest import WAIT
-from browser.test_share import HOSTILE, share
+from browser.test_share import HOSTILE
 from specdec.report.recording import line
 from specdec.ui.static_page import Recording, shipped_recordings, single_page, write_page
 
@@ -81,7 +81,7 @@ def alone(browser, address: str, width: int = 1440) -> Iterator[object]:
     assert not wrong and {url.split("#")[0].rsplit("/", 1)[1] for url in asked if "blob:" not in url} <= names, asked
 
 
-@pytest.mark.parametrize("at", ["disk", "host"])
+@pytest.mark.parametrize("at", [pytest.param("disk", marks=pytest.mark.full), "host"])
 def test_a_gallery_opens_its_races(at: str, folder, host, browser) -> None:
     """Every view of a race is there, its draft length can be dragged, and Back and a link go where they should."""
     address = (folder / "index.html").as_uri() if at == "disk" else f"{host}/"
@@ -108,6 +108,24 @@ def test_a_gallery_opens_its_races(at: str, folder, host, browser) -> None:
         page.wait_for_selector(f"{SENTENCE}:visible")
 
 
+def test_a_file_is_opened_and_left(folder, host, browser, tmp_path) -> None:
+    """Back to the gallery goes from a file too. A page of one race shows it, whatever name the address has."""
+    path = tmp_path / "mine.jsonl"
+    path.write_text(shipped_recordings()[0].text, encoding="utf-8")
+    with alone(browser, f"{host}/") as page:
+        for _ in range(2):
+            page.set_input_files("#sd-open", path)
+            page.wait_for_selector(".sd-verdictOrigin:has-text('From the file mine.jsonl')")
+            page.click("text=All recordings")
+            page.wait_for_selector(".sd-recordingCard:visible")
+        page.set_input_files("#sd-open", folder / "page.css")
+        page.wait_for_selector("#sd-said .sd-error:has-text('page.css cannot be shown')")
+    (tmp_path / "saved.html").write_text(single_page([shipped_recordings()[0]]), encoding="utf-8")
+    with alone(browser, (tmp_path / "saved.html").as_uri() + "#recording=gone") as page:
+        page.wait_for_selector(f"{SENTENCE}:has-text('17 times as fast'):visible")
+        assert not page.locator("text=All recordings").is_visible()
+
+
 def test_a_page_in_a_frame_and_on_a_phone(folder, host, browser) -> None:
     with alone(browser, f"{host}/post.html", width=1000) as page:
         frame = page.frame_locator("iframe")
@@ -130,20 +148,3 @@ def test_a_strangers_texts_stay_texts(folder, host, browser, tmp_path) -> None:
             page.click("[role=tab]:has-text('How it works')")
             page.wait_for_selector("#sd-how h2:visible")
             assert page.evaluate("window.bitten") is None and page.locator("img[src=x]").count() == 0
-
-
-def test_a_visitor_saves_a_race_as_a_page(page, browser, tmp_path) -> None:
-    """A recorded race opens with one click. The saved page shows it without the server that made it."""
-    page.click("text=A chat model corrects a letter")
-    page.wait_for_function("window.specdec.origin === 'gallery'")
-    sentence = page.inner_text(SENTENCE)
-    assert "5.5 times as fast" in sentence
-    assert "This result: smollm2-135m-instruct" in page.inner_text(".sd-verdictOrigin")
-    share(page)
-    with page.expect_download() as saved:
-        page.click("text=Save as a web page")
-    saved.value.save_as(tmp_path / "saved.html")
-    with alone(browser, (tmp_path / "saved.html").as_uri()) as other:
-        other.wait_for_function("window.specdec.verdicts === 1")
-        assert other.inner_text(SENTENCE) == sentence
-        assert other.locator("meta[name=description]").get_attribute("content") == sentence

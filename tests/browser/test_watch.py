@@ -132,6 +132,7 @@ def test_run_pressed_before_the_page_is_ready_runs(browser, address):
         page.wait_for_selector(".sd-verdictOrigin:has-text('Measured on this machine · 1 run')")
 
 
+@pytest.mark.full
 def test_the_first_replay_is_guided_once(page):
     """Three short words say what is seen. A browser that has seen them, to their end or not, is not told again."""
     page.evaluate("localStorage.clear()")

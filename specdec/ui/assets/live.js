@@ -103,8 +103,12 @@ class View {
       },
       shown: () => this.#wanted,
       open: (text, origin) => {
-        if (state.running) this.status.fail("The recording was not opened: a race is running.", true);
-        else this.#open(readRecording(text), origin, () => text);
+        if (state.running) return this.status.fail("The recording was not opened: a race is running.", true);
+        try {
+          this.#open(readRecording(text), origin, () => text);
+        } catch (error) {
+          this.status.fail(`The recording cannot be shown. ${error.message}`);
+        }
       },
       asked: () => this.form.read(),
       go: (name) => this.measurements.go(name),

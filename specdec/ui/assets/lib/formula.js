@@ -10,7 +10,9 @@ const node = (tag, children) => {
 // A formula as an element. It is written as a text: "min(p, q)", "frac(p(x); q(x))", "\u03a3" for a sum.
 export function formula(text) {
   const parts = text.match(PARTS);
-  return node("math", row(parts, ""));
+  const made = node("math", row(parts, ""));
+  made.setAttribute("displaystyle", "true"); // otherwise a fraction in a sentence is set too small to read
+  return made;
 }
 
 // The elements up to `end`, which is taken too.

@@ -1,9 +1,9 @@
 // The ways from a race to what explains it: the tab How it works, with this race's rounds.
-import { button, el, reducedMotion } from "../lib/dom.js";
+import { button, el, nextFrame, reducedMotion } from "../lib/dom.js";
 import { showTab } from "../lib/tabs.js";
 
 const WAYS = { "What happens in a round?": ".sd-howHead", "Be the draft": ".sd-game" };
-const DRAWN = 150; // milliseconds until the tab is drawn
+const PATIENCE = 10_000; // milliseconds for the tab to be drawn
 
 export const waysOn = () =>
   el(
@@ -15,8 +15,11 @@ export const waysOn = () =>
 
 function go(place) {
   showTab("how-it-works");
-  setTimeout(() => {
+  const until = performance.now() + PATIENCE;
+  const look = () => {
     const node = document.querySelector(/** @type {any} */ (place));
-    node?.scrollIntoView({ behavior: reducedMotion() ? "auto" : "smooth", block: "start" });
-  }, DRAWN);
+    if (node?.offsetParent) node.scrollIntoView({ behavior: reducedMotion() ? "auto" : "smooth", block: "start" });
+    else if (performance.now() < until) nextFrame(look);
+  };
+  look();
 }

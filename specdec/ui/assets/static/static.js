@@ -46,7 +46,6 @@ function frame() {
   back.href = "#";
   const panels = {
     race: el("div", "sd-panel", "", [
-      place("div", "sd-said", "", [el("div", "sd-saidPlace")]),
       place("div", "sd-line", "", [place("div", "sd-summary", "", [el("div", "sd-linePlace")])]),
       fields(),
       place("div", "sd-live", "sd-live"),
@@ -58,10 +57,11 @@ function frame() {
   list.setAttribute("role", "tablist");
   const view = place("div", "sd-tabs", "", [list, ...Object.values(panels)]);
   walkTabs(list);
-  const main = el("main", "main", "", [place("div", "sd-top", "", [header, menu]), gallery, back, view]);
+  const said = place("div", "sd-said", "", [el("div", "sd-saidPlace")]);
+  const main = el("main", "main", "", [place("div", "sd-top", "", [header, menu]), said, gallery, back, view]);
   document.body.append(el("div", "gradio-container", "", [main]));
   onRace((race) => race && (pair.textContent = race.begin.pair));
-  return { menu, gallery, back, view, panels, buttons };
+  return { menu, back, panels, buttons };
 }
 
 // The fields that the line of the form reads. Nobody sees them: a recording's settings do not change.
@@ -123,7 +123,7 @@ function cardOf({ name, sentence, factor, about, pair, prompt, machine, at }) {
 
 async function start() {
   followTheme();
-  const { menu, gallery, back, view, panels, buttons } = frame();
+  const { menu, back, panels, buttons } = frame();
   const openTab = () => {
     const name = tabInAddress() in TABS ? tabInAddress() : "race";
     for (const button of buttons) {
@@ -152,30 +152,36 @@ async function start() {
   );
   mountHow(document.getElementById("sd-how"));
 
+  /** @type {any} */ (document.querySelector(".sd-linePrompt")).disabled = true; // a recording's prompt does not change
+  const several = recordings.length > 1;
   let shown = null; // the name of the open recording
+  let other = false; // whether a file or the run of a link is shown
   const route = async () => {
-    const alone = recordings.length === 1 ? recordings[0].name : null;
-    const name = inAddress("recording") ?? alone;
-    const inLink = Boolean(inAddress("run"));
-    const front = !inLink && !packedOf(name);
-    document.body.classList.toggle("sd-atFront", front && state.origin !== "file");
-    gallery.hidden = recordings.length < 2;
-    back.hidden = front || recordings.length < 2;
-    view.hidden = false;
-    if (inLink || front) return void (shown = null);
-    if (name === shown) return;
+    const asked = inAddress("recording");
+    const name = packedOf(asked) || several ? asked : recordings[0]?.name;
+    other = Boolean(inAddress("run")) || (other && !packedOf(asked));
+    const front = several && !other && !packedOf(name);
+    document.body.classList.toggle("sd-atFront", front);
+    back.hidden = front || !several;
+    if (front || other) return void (shown = null);
+    if (name === shown || !packedOf(name)) return;
     shown = name;
     const bytes = Uint8Array.from(atob(packedOf(name)), (character) => character.charCodeAt(0));
     const text = new TextDecoder().decode(await inflate(bytes, "gzip", LARGEST));
     if (name === shown) state.open(text, "gallery");
   };
   window.addEventListener("hashchange", route);
+  back.addEventListener("click", (event) => {
+    event.preventDefault();
+    other = false;
+    if (location.hash) location.hash = "";
+    else route();
+  });
   // A file that is opened, or a link, is no recording of the gallery.
   onRace((race) => {
     if (!race || race.begin.origin === "gallery") return;
-    document.body.classList.remove("sd-atFront");
-    back.hidden = recordings.length < 2;
-    shown = null;
+    other = true;
+    route();
   });
   await route();
 }
