@@ -109,7 +109,7 @@ def read_recording(lines: Iterable[str]) -> Iterator[Event]:
     Raises ``InvalidInput`` for a line that is no JSON, of an unknown kind, or of another version.
     """
     for number, text in _written(lines):
-        if (found := _version(text)) != VERSION:
+        if (found := version_of(text)) != VERSION:
             raise InvalidInput(f"The recording has version {found}; this program reads version {VERSION}.")
         if (event := event_of(parse(text, number))) is not None:
             yield event
@@ -120,7 +120,7 @@ def _written(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     return ((number, text) for number, text in enumerate(lines, start=1) if text.strip())
 
 
-def _version(text: str) -> Any:
+def version_of(text: str) -> Any:
     """The version that a line names; this program's version if it names none or is no JSON."""
     with contextlib.suppress(ValueError, RecursionError):
         record = json.loads(text)

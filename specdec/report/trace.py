@@ -7,7 +7,6 @@ The sentences and figures are added here, by the same judge as everywhere.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from specdec.lanes.table import BASELINE, LANES, row_of
 from specdec.measure.result import LaneEvents, in_runs, started_of
 from specdec.report.link_settings import link_settings
 from specdec.report.race_verdict import SPECULATIVE, race_verdict
-from specdec.report.recording import begin_line, line, token_bytes, verdict_line
+from specdec.report.recording import begin_line, line, token_bytes, verdict_line, version_of
 from specdec.report.schema import VERSION, event_of, parse
 from specdec.report.tables import lane_end
 
@@ -42,11 +41,7 @@ def race_of(text: str, at: float | None = None) -> str:
 
 
 def _parsed(text: str, number: int) -> Any:
-    try:
-        version = json.loads(text).get("version", VERSION)
-    except (ValueError, AttributeError, RecursionError):
-        version = VERSION  # ``parse`` says what is wrong
-    if version != VERSION:
+    if (version := version_of(text)) != VERSION:
         raise InvalidInput(f"It has version {version}; this program reads version {VERSION}.")
     return parse(text, number)
 

@@ -23,7 +23,7 @@ from specdec.ui.script_tables import definitions, lane_list
 ASSETS = Path(__file__).parent / "assets"
 SHIPPED = ASSETS / "recordings"
 ENTRY = ASSETS / "static" / "static.js"
-# The last ones replace what needs a wide screen, and what a server is needed for.
+# The last one replaces what needs a wide screen.
 STYLES = ("colours", "page", "verdict", "texts", "replay", "rounds", "tabs", "how", "share", "narrow")
 TITLE = "Speculative decoding, recorded"
 

@@ -1,4 +1,5 @@
 // Saves a chart as PNG or SVG and a table as CSV, as they stand on the page. One listener answers all their buttons.
+import { fromBase64 } from "./address.js";
 import { save } from "./dom.js";
 
 const SHARP = 2; // pixels of a PNG for each pixel of the page
@@ -33,11 +34,9 @@ async function saveChart(button) {
     { format, width: Math.round(width), height: Math.round(height), scale: SHARP },
   );
   const [, content] = image.split(/,(.*)/s);
-  const bytes = format === "svg" ? decodeURIComponent(content) : bytesOf(content);
+  const bytes = format === "svg" ? decodeURIComponent(content) : fromBase64(content);
   save(`specdec-${place.id.replace(/^sd-/, "")}.${format}`, bytes);
 }
-
-const bytesOf = (packed) => Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
 
 // The cells of a table, those that a narrow screen leaves out too.
 function csvOf(table) {

@@ -1,6 +1,6 @@
 // A page of recorded races without a server: the views of the served page, in a frame that needs no Gradio.
 import { mount as mountHow } from "../explain/how.js";
-import { inAddress, linkWith, tabInAddress } from "../lib/address.js";
+import { fromBase64, inAddress, linkWith, tabInAddress } from "../lib/address.js";
 import { dayOf, el } from "../lib/dom.js";
 import { inflate } from "../lib/inflate.js";
 import { standAlone } from "../lib/server.js";
@@ -40,7 +40,7 @@ function frame() {
   const gallery = el("section", "sd-front", "", [
     el("h2", "", "Recorded races"),
     el("p", "", "Each replays here, round by round, from the times that were measured on the machine it names."),
-    el("nav", "sd-gallery", "", recordings.map(cardOf)),
+    el("nav", "sd-gallery", "", recordings.length > 1 ? recordings.map(cardOf) : []),
   ]);
   const back = el("a", "sd-back", "\u2190 All recordings");
   back.href = "#";
@@ -166,8 +166,7 @@ async function start() {
     if (front || other) return void (shown = null);
     if (name === shown || !packedOf(name)) return;
     shown = name;
-    const bytes = Uint8Array.from(atob(packedOf(name)), (character) => character.charCodeAt(0));
-    const text = new TextDecoder().decode(await inflate(bytes, "gzip", LARGEST));
+    const text = new TextDecoder().decode(await inflate(fromBase64(packedOf(name)), "gzip", LARGEST));
     if (name === shown) state.open(text, "gallery");
   };
   window.addEventListener("hashchange", route);
