@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 import stat
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +16,7 @@ from fakes import shared_tiny
 
 from specdec.forward import lean_check
 from specdec.forward.native import build
-from specdec.forward.native.availability import why_torch
+from specdec.forward.native.availability import PASS, why_torch
 
 CPU = torch.device("cpu")
 
@@ -48,6 +51,22 @@ def built(home: Path) -> Path:
     """The one library in the cache."""
     (found,) = home.glob("*.so")
     return found
+
+
+PROCESSORS = ("x86-64", "haswell", "skylake-avx512") if platform.machine() == "x86_64" else ("native",)
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize("name", ["gcc", "clang"])
+def test_both_compilers_take_the_passes_without_a_warning(name: str, processor: str) -> None:
+    if (compiler := shutil.which(name)) is None:
+        pytest.skip(f"There is no {name} here.")
+    flags = [
+        flag for flag in build.FLAGS if flag not in ("-shared", "-fno-ivopts")
+    ]  # of no use where nothing is linked
+    command = [compiler, *flags, f"-march={processor}", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", str(PASS)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
 
 
 def test_a_library_is_built_once(home: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

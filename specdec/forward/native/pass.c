@@ -84,8 +84,13 @@ static void norm(const Norm *n, const float *x, float *y, size_t size) {
     square = dot(x, x, size) / size;
     float factor = 1.0f / sqrtf(square + (float)n->eps);
     if (n->centred && !(square < INFINITY)) factor = NAN; /* as torch has it: the variance is infinity less infinity */
-    for (i = 0; i < size; i++) {
-        float scaled = x[i] * factor * n->weight[i];
+    for (i = 0; i + LANES <= size; i += LANES) {
+        Vector scaled = load(x + i) * factor * load(n->weight + i);
+        if (n->bias) scaled += load(n->bias + i);
+        store(y + i, scaled);
+    }
+    for (; i < size; i++) {
+        const float scaled = x[i] * factor * n->weight[i];
         y[i] = n->bias ? scaled + n->bias[i] : scaled;
     }
 }
@@ -97,7 +102,13 @@ static void norms(const Norm *n, const float *x, float *y, int64_t rows, size_t 
 /* Rotate a head by its position. Half of the sines is negated. */
 static void rotate(float *head, const float *cos, const float *sin, size_t rotary) {
     const size_t half = rotary / 2;
-    for (size_t i = 0; i < half; i++) {
+    size_t i = 0;
+    for (; i + LANES <= half; i += LANES) {
+        const Vector low = load(head + i), high = load(head + i + half);
+        store(head + i, low * load(cos + i) + high * load(sin + i));
+        store(head + i + half, high * load(cos + i + half) + low * load(sin + i + half));
+    }
+    for (; i < half; i++) {
         const float low = head[i], high = head[i + half];
         head[i] = low * cos[i] + high * sin[i];
         head[i + half] = high * cos[i + half] + low * sin[i + half];
@@ -110,9 +121,20 @@ ALWAYS void attend(
     float *scores, float *y
 ) {
     float most = -INFINITY;
-    for (size_t j = 0; j < count; j++) {
-        scores[j] = scale * dot(q, keys + j * step, size);
-        if (scores[j] > most) most = scores[j];
+    for (size_t j = 0; j < count; j += 4) { /* four keys at a time; past the end, the last one again */
+        const float *key[4];
+        for (size_t k = 0; k < 4; k++) key[k] = keys + (j + k < count ? j + k : count - 1) * step;
+        Vector a = {0}, b = {0}, c = {0}, e = {0};
+        size_t d = 0;
+        for (; d + LANES <= size; d += LANES) {
+            const Vector x = load(q + d);
+            a = FMA(x, load(key[0] + d), a), b = FMA(x, load(key[1] + d), b);
+            c = FMA(x, load(key[2] + d), c), e = FMA(x, load(key[3] + d), e);
+        }
+        Four sums = sums_of(a, b, c, e);
+        for (; d < size; d++) sums += q[d] * (Four){key[0][d], key[1][d], key[2][d], key[3][d]};
+        *(Four *)(scores + j) = scale * sums;
+        for (int k = 0; k < 4; k++) most = scores[j + k] > most ? scores[j + k] : most;
     }
     const size_t whole = (count + LANES - 1) / LANES * LANES;
     for (size_t j = count; j < whole; j++) scores[j] = -INFINITY;

@@ -76,7 +76,9 @@ static void *serve(void *given) {
 
 /* A forked process has none of the threads, and nobody who would open a lock. */
 static void forget_threads(void) {
-    started = arrived = sleepers = 0;
+    started = 0;
+    atomic_store(&arrived, 0);
+    atomic_store(&sleepers, 0);
     pthread_mutex_init(&in_use, NULL);
     pthread_mutex_init(&asleep, NULL);
     pthread_cond_init(&changed, NULL);

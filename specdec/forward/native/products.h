@@ -17,13 +17,7 @@ typedef struct {
 } Matrix;
 
 enum { SINGLE = 8 }; /* rows of w for a single row of x: many streams, which the processor reads ahead by itself */
-enum { AHEAD = 2048 }; /* floats that are asked for before they are needed, in each row of w, for several rows of x */
-
-ALWAYS void put(const Matrix *m, float sum, float *y, size_t o, int add) {
-    if (m->small) sum *= m->factors[o];
-    if (m->bias) sum += m->bias[o];
-    y[o] = add ? y[o] + sum : sum;
-}
+enum { AHEAD = 16384, LINE = 64 }; /* bytes: how long before they are needed numbers are asked for, and how many at once */
 
 enum { WHOLE, HALF, SMALL }; /* how the numbers of a matrix are kept */
 
@@ -38,13 +32,29 @@ ALWAYS Vector numbers(const Matrix *m, size_t at, int kept) {
     return kept == SMALL ? WIDENED(m->small + at) : kept == HALF ? PADDED(m->half + at) : load(m->w + at);
 }
 
+/* sum plus the products of the last numbers of a row, which fill no vector. Never inlined: that doubles the compiler's
+ * time. */
+__attribute__((noinline)) static float with_rest(float sum, const Matrix *m, const float *x, size_t at, size_t from) {
+    const int kept = m->small ? SMALL : m->half ? HALF : WHOLE;
+    for (size_t i = from; i < (size_t)m->in; i++) sum += number(m, at + i, kept) * x[i];
+    return sum;
+}
+
+/* Ask for numbers of a row of w that are needed later, into the second cache: the first has few requests at a time. */
+ALWAYS void ask_for(const Matrix *m, size_t row, size_t i, int kept) {
+    const size_t size = kept == SMALL ? sizeof *m->small : kept == HALF ? sizeof *m->half : sizeof *m->w;
+    const char *from = kept == SMALL ? (const char *)m->small : kept == HALF ? (const char *)m->half : (const char *)m->w;
+    if (i * size % LINE == 0) __builtin_prefetch(from + (row + i) * size + AHEAD, 0, 2);
+}
+
 /* outs results of rows rows, from output o on; rows, outs and kept are constants where this is inlined. */
 ALWAYS void tile(
     const Matrix *m, const float *x, float *y, size_t wide, size_t o, int rows, int outs, int add, int kept
 ) {
+    const int count = outs * rows;
     Vector sums[OUTS * ROWS];
     UNROLL
-    for (int s = 0; s < outs * rows; s++) sums[s] = (Vector){0};
+    for (int s = 0; s < count; s++) sums[s] = (Vector){0};
     const size_t in = m->in, at = o * in;
     size_t i = 0;
     for (; i + LANES <= in; i += LANES) {
@@ -52,23 +62,31 @@ ALWAYS void tile(
         UNROLL
         for (int a = 0; a < outs; a++) {
             ws[a] = numbers(m, at + a * in + i, kept);
-            if (rows > 1 && kept == WHOLE && i % 16 == 0) __builtin_prefetch(m->w + at + a * in + i + AHEAD);
-            if (rows > 1 && kept == HALF && i % 32 == 0) __builtin_prefetch(m->half + at + a * in + i + AHEAD);
+            ask_for(m, at + a * in, i, kept);
         }
         UNROLL
         for (int r = 0; r < rows; r++) {
             const Vector xs = load(x + r * in + i);
             UNROLL
-            for (int a = 0; a < outs; a++) sums[a * rows + r] = FMA(ws[a], xs, sums[a * rows + r]);
+            for (int a = 0; a < outs; a++) sums[r * outs + a] = FMA(ws[a], xs, sums[r * outs + a]);
         }
     }
+    float found[OUTS * ROWS + 3];
     UNROLL
-    for (int a = 0; a < outs; a++) {
+    for (int s = 0; s < count; s += 4) {
+        const int last = count - 1, b = s + 1 < last ? s + 1 : last, c = s + 2 < last ? s + 2 : last;
+        *(Four *)(found + s) = sums_of(sums[s], sums[b], sums[c], sums[s + 3 < last ? s + 3 : last]);
+    }
+    if (i < in)
+        for (int s = 0; s < count; s++) found[s] = with_rest(found[s], m, x + s / outs * in, at + s % outs * in, i);
+    UNROLL
+    for (int r = 0; r < rows; r++) {
         UNROLL
-        for (int r = 0; r < rows; r++) {
-            float sum = sum_of(sums[a * rows + r]);
-            for (size_t k = i; k < in; k++) sum += number(m, at + a * in + k, kept) * x[r * in + k];
-            put(m, sum, y + r * wide, o + a, add);
+        for (int a = 0; a < outs; a++) {
+            float sum = found[r * outs + a], *result = y + r * wide + o + a;
+            if (kept == SMALL) sum *= m->factors[o + a];
+            if (m->bias) sum += m->bias[o + a];
+            *result = add ? *result + sum : sum;
         }
     }
 }

@@ -10,16 +10,20 @@ enum { LANES = 16, OUTS = 4, ROWS = 6 };
 #define FMA(a, b, c) ((Vector)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define WIDENED(p) ((Vector)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(p)))))
 #define PADDED(p) ((Vector)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(p))), 16))
+#define EACH_OTHER(a, b, first) ((Vector)_mm512_shuffle_ps((__m512)(a), (__m512)(b), (first) ? 0xdd : 0x88))
 #elif defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
 enum { LANES = 8, OUTS = 2, ROWS = 6 };
 #define FMA(a, b, c) ((Vector)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define WIDENED(p) ((Vector)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p)))))
 #define PADDED(p) ((Vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p))), 16))
+#define EACH_OTHER(a, b, first) ((Vector)_mm256_shuffle_ps((__m256)(a), (__m256)(b), (first) ? 0xdd : 0x88))
 #elif defined(__ARM_NEON) && defined(__aarch64__)
 #include <arm_neon.h>
 enum { LANES = 4, OUTS = 4, ROWS = 6 };
 #define FMA(a, b, c) ((Vector)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
+#define EACH_OTHER(a, b, first) \
+    ((Vector)((first) ? vuzp2q_f32((float32x4_t)(a), (float32x4_t)(b)) : vuzp1q_f32((float32x4_t)(a), (float32x4_t)(b))))
 #else
 enum { LANES = 4, OUTS = 2, ROWS = 6 };
 #define FMA(a, b, c) ((a) * (b) + (c)) /* twice, by -ffp-contract=off */
@@ -30,9 +34,13 @@ typedef VECTOR_OF(float) Vector;
 typedef VECTOR_OF(int32_t) Ints;
 typedef VECTOR_OF(int8_t) Bytes;
 typedef VECTOR_OF(uint16_t) Halves;
+typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
 #ifndef WIDENED
 #define WIDENED(p) __builtin_convertvector(__builtin_convertvector(*(const Bytes *)(p), Ints), Vector)
 #define PADDED(p) ((Vector)(__builtin_convertvector(*(const Halves *)(p), Ints) << 16))
+#endif
+#ifndef EACH_OTHER
+#define EACH_OTHER(a, b, first) ((Vector){(a)[first], (a)[2 + first], (b)[first], (b)[2 + first]})
 #endif
 #define ALWAYS static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
@@ -42,13 +50,24 @@ ALWAYS void store(float *p, Vector v) { *(Vector *)p = v; }
 ALWAYS Vector all(float a) { return a - (Vector){0}; }
 ALWAYS Vector chosen(Ints where, Vector yes, Vector no) { return (Vector)((where & (Ints)yes) | (~where & (Ints)no)); }
 
-ALWAYS float sum_of(Vector v) {
-    float lanes[LANES];
-    store(lanes, v);
-    for (int width = LANES / 2; width; width /= 2)
-        for (int i = 0; i < width; i++) lanes[i] += lanes[i + width];
-    return lanes[0];
+/* Neighbours of a, and then of b, added in pairs; in each four lanes. */
+ALWAYS Vector pairs_of(Vector a, Vector b) { return EACH_OTHER(a, b, 0) + EACH_OTHER(a, b, 1); }
+
+/* The sums of four vectors. Each is added in the same order. */
+ALWAYS Four sums_of(Vector a, Vector b, Vector c, Vector d) {
+    const Vector parts = pairs_of(pairs_of(a, b), pairs_of(c, d));
+    Four sums[LANES / 4];
+    UNROLL
+    for (int i = 0; i < LANES / 4; i++) sums[i] = ((const Four *)&parts)[i];
+    UNROLL
+    for (int width = LANES / 8; width; width /= 2) {
+        UNROLL
+        for (int i = 0; i < width; i++) sums[i] += sums[i + width];
+    }
+    return sums[0];
 }
+
+ALWAYS float sum_of(Vector v) { return sums_of(v, v, v, v)[0]; }
 
 ALWAYS float dot(const float *a, const float *b, size_t size) {
     Vector sums = {0};
