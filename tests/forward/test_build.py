@@ -63,7 +63,7 @@ def test_both_compilers_take_the_passes_without_a_warning(name: str, processor: 
         pytest.skip(f"There is no {name} here.")
     flags = [
         flag for flag in build.FLAGS if flag not in ("-shared", "-fno-ivopts")
-    ]  # of no use where nothing is linked
+    ]  # nothing is linked
     command = [compiler, *flags, f"-march={processor}", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", str(PASS)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert not done.returncode, done.stderr
