@@ -61,9 +61,7 @@ PROCESSORS = ("x86-64", "haswell", "skylake-avx512") if platform.machine() == "x
 def test_both_compilers_take_the_passes_without_a_warning(name: str, processor: str) -> None:
     if (compiler := shutil.which(name)) is None:
         pytest.skip(f"There is no {name} here.")
-    flags = [
-        flag for flag in build.FLAGS if flag not in ("-shared", "-fno-ivopts")
-    ]  # nothing is linked
+    flags = [flag for flag in build.FLAGS if flag not in ("-shared", "-fno-ivopts")]  # nothing is linked
     command = [compiler, *flags, f"-march={processor}", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", str(PASS)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert not done.returncode, done.stderr

@@ -246,7 +246,7 @@ static void layer_part(const Job *job, const Layer *layer, float *held, float *x
     size_t from, to;
 
     norms(&layer->attention_norm, job->hidden, x, rows, width);
-    part(m->qkv_width, SINGLE, thread, threads, &from, &to);
+    part(m->qkv_width, OUTS, thread, threads, &from, &to);
     product(&layer->qkv, x, rows, job->qkv, m->qkv_width, from, to, 0);
     meet(threads);
     part(m->kv_heads, 1, thread, threads, &from, &to);
@@ -256,11 +256,11 @@ static void layer_part(const Job *job, const Layer *layer, float *held, float *x
     look_back(job, layer, held, x + rows * width, from, to);
     if (m->parallel) norms(&layer->mlp_norm, job->hidden, x, rows, width); /* before the attention is added */
     meet(threads);
-    part(width, SINGLE, thread, threads, &from, &to);
+    part(width, OUTS, thread, threads, &from, &to);
     product(&layer->out, job->attended, rows, job->hidden, width, from, to, 1);
     meet(threads);
     if (!m->parallel) norms(&layer->mlp_norm, job->hidden, x, rows, width);
-    part(inner, SINGLE, thread, threads, &from, &to);
+    part(inner, OUTS, thread, threads, &from, &to);
     product(&layer->up, x, rows, job->up, m->up_width, from, to, 0);
     if (m->gated) product(&layer->up, x, rows, job->up, m->up_width, inner + from, inner + to, 0);
     for (int64_t r = 0; r < rows; r++) {
@@ -268,7 +268,7 @@ static void layer_part(const Job *job, const Layer *layer, float *held, float *x
         activate(gate, m->gated ? gate + inner : NULL, job->inner + r * inner + from, to - from, m->activation);
     }
     meet(threads);
-    part(width, SINGLE, thread, threads, &from, &to);
+    part(width, OUTS, thread, threads, &from, &to);
     product(&layer->down, job->inner, rows, job->hidden, width, from, to, 1);
     meet(threads);
 }
@@ -290,7 +290,7 @@ static void pass_part(void *what, int thread, int threads) {
         if (l < p->layers) layer_part(job, m->layers + l, job->space->held[l], x, thread, threads);
     }
     norms(&m->norm, job->hidden + (all_rows - p->keep) * width, x, p->keep, width);
-    part(m->head.out, SINGLE, thread, threads, &from, &to);
+    part(m->head.out, OUTS, thread, threads, &from, &to);
     product(&m->head, x, p->keep, p->logits, m->head.out, from, to, 0);
 }
 

@@ -16,7 +16,6 @@ typedef struct {
     int64_t out, in;
 } Matrix;
 
-enum { SINGLE = 8 }; /* rows of w for a single row of x: many streams, which the processor reads ahead by itself */
 enum { AHEAD = 16384, LINE = 64 }; /* bytes: how long before they are needed numbers are asked for, and how many at once */
 
 enum { WHOLE, HALF, SMALL }; /* how the numbers of a matrix are kept */
@@ -58,7 +57,7 @@ ALWAYS void tile(
     const size_t in = m->in, at = o * in;
     size_t i = 0;
     for (; i + LANES <= in; i += LANES) {
-        Vector ws[SINGLE];
+        Vector ws[OUTS];
         UNROLL
         for (int a = 0; a < outs; a++) {
             ws[a] = numbers(m, at + a * in + i, kept);
@@ -103,8 +102,6 @@ ALWAYS void product_of(
 ) {
     const int groups = (rows + ROWS - 1) / ROWS; /* of nearly the same size */
     size_t o = from;
-    if (rows == 1)
-        for (; o + SINGLE <= to; o += SINGLE) tile(m, x, y, wide, o, 1, SINGLE, add, kept);
     for (; o + OUTS <= to; o += OUTS)
         for (int g = 0; g < groups; g++) {
             const int first = rows * g / groups, count = rows * (g + 1) / groups - first;

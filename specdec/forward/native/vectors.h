@@ -6,7 +6,7 @@
 /* Compilers round a * b + c once or twice as they see fit, also in vectors. So it is said which. */
 #if defined(__AVX512F__)
 #include <immintrin.h>
-enum { LANES = 16, OUTS = 4, ROWS = 6 };
+enum { LANES = 16, OUTS = 2, ROWS = 6 };
 #define FMA(a, b, c) ((Vector)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define WIDENED(p) ((Vector)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(p)))))
 #define PADDED(p) ((Vector)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(p))), 16))
