@@ -165,6 +165,6 @@ def _print(console: Output, verdict: Verdict, facts: PairFacts) -> None:
 
 def legend() -> Text:
     words = {"accepted": "accepted: guess kept", "correction": "correction: the target's replacement"}
-    words |= {"bonus": "bonus: extra token if all guesses are kept"}
+    words |= {"bonus": "bonus: extra token after a perfect round"}
     parts = [piece for kind, text in words.items() for piece in ((text, STYLES[kind]), "   ")]
     return Text.assemble(*parts[:-1])

@@ -36,6 +36,7 @@ from specdec.text import text_of
 LEAST_EXPECTED = 5  # continuations of each sample in a cell, for the chi-square distribution to be valid
 LEAST = {"draws": 50, "tokens": 3}
 MOST_COMMON = 8  # continuations that a chart shows
+COUNTED = 10  # draws of each sample between two reports with their counts
 SHUFFLES = 10_000
 SAMPLES = 3
 PARTS = SAMPLES + 1  # the texts that are tested step by step have as many tokens together as a sample
@@ -53,12 +54,27 @@ PARAMS = SamplingParams(temperature=1.0, top_k=3)
 
 
 @dataclass(frozen=True, slots=True)
+class Common:
+    """A frequent continuation, and its count in each sample."""
+
+    text: str
+    plain: int
+    lossless: int
+    lossy: int
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
-    """``done`` of ``total`` are done: tokens of the texts that are tested step by step, then draws of all samples."""
+    """``done`` of ``total`` are done: tokens of the texts that are tested step by step, then draws of all samples.
+
+    From time to time ``common`` has the most frequent continuations of the samples, which have ``draws`` each so far.
+    """
 
     done: int
     total: int
     unit: Literal["tokens", "continuations"] = "continuations"
+    common: tuple[Common, ...] = ()
+    draws: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +95,6 @@ class SampleComparison:
     cells: int
     p_value: float
     detectable: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Common:
-    """A frequent continuation, and its count in each sample."""
-
-    text: str
-    plain: int
-    lossless: int
-    lossy: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +187,7 @@ def self_test(
         texts = yield from _write(samples["lossless"], request, random.Random(f"texts {seed}"), draws * tokens, limit)
         steps = step_test(pair, texts) if texts else None
         limit = None if seconds is None else began + seconds
-        yield from _draw(list(samples.values()), request, random.Random(seed), draws, limit)
+        yield from _draw(samples, request, random.Random(seed), draws, limit)
         drawn = {name: sample.drawn for name, sample in samples.items()}
         yield LosslessnessResult(
             lossless=compare_samples(drawn["plain"], drawn["lossless"], seed),
@@ -192,7 +198,7 @@ def self_test(
             gamma=str(gamma),
             accept_top_k=accept_top_k,
             params=params,
-            common=most_common(pair, request.prompt_ids.tolist(), drawn),
+            common=most_common(request, drawn),
             lane=lane,
             drafted=samples["lossless"].drafted,
             steps=steps,
@@ -275,11 +281,11 @@ def _write(
 
 
 def _draw(
-    samples: Sequence[Sample], request: Request, seeds: random.Random, draws: int, limit: float | None
+    samples: dict[str, Sample], request: Request, seeds: random.Random, draws: int, limit: float | None
 ) -> Iterator[Progress]:
     """Add ``draws`` continuations to each sample, in turns; fewer after the time ``limit``, but as many to each."""
     total = len(samples) * draws
-    for done, sample in enumerate(list(samples) * draws):
+    for done, sample in enumerate(list(samples.values()) * draws):
         drawn, within = divmod(done, len(samples))
         late = limit is not None and time.monotonic() > limit
         if late and not within and drawn >= LEAST["draws"]:
@@ -291,7 +297,12 @@ def _draw(
             if not batch:  # a slow lane: let the consumer stop it
                 yield Progress(done, total)
         sample.add(collect(events))
-        yield Progress(done + 1, total)
+        each, rest = divmod(done + 1, len(samples))
+        if rest or each % COUNTED:
+            yield Progress(done + 1, total)
+        else:
+            common = most_common(request, {name: sample.drawn for name, sample in samples.items()})
+            yield Progress(done + 1, total, common=common, draws=each)
 
 
 def testable() -> tuple[str, ...]:
@@ -299,12 +310,13 @@ def testable() -> tuple[str, ...]:
     return tuple(row.key for row in LANES if row.lengths != "none" and row.gamma is None)
 
 
-def most_common(pair: Pair, prompt_ids: list[int], samples: dict[str, list[Ids]]) -> tuple[Common, ...]:
+def most_common(request: Request, samples: dict[str, list[Ids]]) -> tuple[Common, ...]:
     """The most frequent continuations of all samples together: those of one sample would look too frequent in it."""
     counts = {name: Counter(found) for name, found in samples.items()}
     often = Counter(ids for found in samples.values() for ids in found).most_common(MOST_COMMON)
+    tokenizer, prompt = request.pair.tokenizer, request.prompt_ids.tolist()
     return tuple(
-        Common(text_of(pair.tokenizer, ids, prompt_ids), **{name: counted[ids] for name, counted in counts.items()})
+        Common(text_of(tokenizer, ids, prompt), **{name: counted[ids] for name, counted in counts.items()})
         for ids, _ in often
     )
 

@@ -38,6 +38,21 @@ def benchmark_table(rows: Sequence[dict[str, Any]]) -> FigureTable:
     return FigureTable(MEDIANS, COLUMNS, [*map(summary_cells, rows)], range(2, 9), minor=MINOR)
 
 
+def gains_table(trials: Sequence[Trial]) -> FigureTable | None:
+    """A row for each category of prompts, and in it the speed-up of each lane; None for a single category."""
+    lanes = [s.lane_config for s in summarise(trials) if s.gains and s.lane_config != BASELINE]
+    categories = list(dict.fromkeys(trial.category for trial in trials))
+    if len(categories) < 2 or not lanes:
+        return None
+    rows = []
+    for category in categories:
+        found = summarise([trial for trial in trials if trial.category == category])
+        gains = [find(found, config) for config in lanes]
+        rows.append([category, *(numbers.times_or_none(one and one.gain) for one in gains)])
+    columns = ["Category", *(config.label.replace("\u03b3 ", "\u03b3\u00a0") for config in lanes)]
+    return FigureTable("Median speed-up over plain generate", columns, rows, range(1, len(columns)))
+
+
 def benchmark_markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
     """The same as a Markdown table, after lines that say what was measured and whether it is synthetic."""
     label = provenance.synthetic(about["pair"])

@@ -150,7 +150,8 @@ DEFINITIONS = {
     "written": Definition(
         "tokens written",
         "tokens",
-        "Tokens that each lane wrote in the run that is shown. With sampling, the two texts need not be equal.",
+        "Tokens that plain generate and the speculative lane wrote in the run that is shown. With sampling each draws "
+        "by chance, so the texts differ. Lossless acceptance gives both the same distribution.",
         "It is no test of losslessness: the tab Lossless? has one.",
     ),
     "tested": Definition(

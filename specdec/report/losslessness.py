@@ -133,8 +133,9 @@ def tested(found: LosslessnessResult) -> str:
     return choice if choice.startswith("transformers") else sentences.capital(choice)
 
 
-def sample_name(found: LosslessnessResult) -> str:
-    return "speculative, lossless" if found.lane == "speculative" else row_of(found.lane).choice
+def sample_name(lane: str) -> str:
+    """The name of the sample of the tested lane, which is given by its key."""
+    return "speculative, lossless" if lane == "speculative" else row_of(lane).choice
 
 
 def samples_table(found: LosslessnessResult) -> FigureTable:
@@ -146,7 +147,7 @@ def samples_table(found: LosslessnessResult) -> FigureTable:
     )  # fmt: skip
     lossy = f"speculative, top-{found.accept_top_k} acceptance (lossy)"
     rows = [
-        _row(sample_name(found), found.lossless, found.alpha, found.level),
+        _row(sample_name(found.lane), found.lossless, found.alpha, found.level),
         _row(lossy, found.lossy, found.lossy_alpha, found.level),
     ]
     return FigureTable(caption, COLUMNS, rows, range(1, 6), minor=("by chance alone", "groups", "acceptance"))

@@ -176,6 +176,9 @@ CHOSEN_LENGTHS_WITH_NONE = (
 LANE_ENDED = "{name} lane ended: {tokens} tokens, {duration} from the first to the last."
 TIME = "Of these {whole}: drafting {draft}, checking {verify}, other work {rest}."
 TIME_SHOWN = "Of the {whole} of the run that is shown: drafting {draft}, checking {verify}, other work {rest}."
+# Beside the counts of tokens that two sampled texts have: plain / speculative.
+WRITTEN = "tokens written, plain / speculative"
+BY_CHANCE = "tokens; the texts differ by chance"
 CHART = (
     "Tokens written over seconds. Plain: {plain} tokens in {plain_time}. "
     "Speculative: {speculative} tokens in {speculative_time}. {sentence}"

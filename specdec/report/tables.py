@@ -33,13 +33,14 @@ def headline_figures(
     figures = [make_figure(numbers.times_or_none(share), name) for name, share in shares.items() if share is not None]
     if (alpha := shown.lane.alpha) is not None:
         figures.append(make_figure(numbers.percent(alpha), "acceptance"))
-    ours, theirs = written_ids(speculative), written_ids(plain)
-    if started_of(speculative).params.greedy:
+    ours, theirs, started = written_ids(speculative), written_ids(plain), started_of(speculative)
+    if started.params.greedy:
         same = f"{common_prefix(ours, theirs)} of {max(len(ours), len(theirs))}"
         figures.append(make_figure(same, "same"))
     else:
         counts = f"{len(theirs)} / {len(ours)}"
-        figures.append(make_figure(counts, "written", "tokens written, plain / speculative"))
+        by_chance = ours != theirs and started.claims_lossless
+        figures.append(make_figure(counts, "written", sentences.BY_CHANCE if by_chance else sentences.WRITTEN))
     return figures
 
 

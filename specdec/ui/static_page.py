@@ -24,7 +24,7 @@ ASSETS = Path(__file__).parent / "assets"
 SHIPPED = ASSETS / "recordings"
 ENTRY = ASSETS / "static" / "static.js"
 # The last one replaces what needs a wide screen.
-STYLES = ("colours", "page", "verdict", "texts", "replay", "rounds", "tabs", "how", "share", "narrow")
+STYLES = ("colours", "page", "verdict", "texts", "replay", "rounds", "tabs", "how", "share", "narrow", "wide")
 TITLE = "Speculative decoding, recorded"
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)

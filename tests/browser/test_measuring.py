@@ -320,7 +320,9 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     set_number(page, "lossless-draws", 500)
     monkeypatch.setattr(lossless, "self_test", whole)  # long enough to be stopped
     page.click("#sd-lossless-start")
-    page.wait_for_selector("#sd-lossless-status progress")
+    page.wait_for_selector("#sd-lossless-status :text('The conclusion comes at the end')")
+    page.wait_for_selector("#sd-lossless-plot .legendtext")  # its bars grow
+    assert page.locator("#sd-lossless-verdict .sd-headline").count() == 0
     page.click("#sd-lossless-stop")
     page.wait_for_selector("#sd-lossless-status :text('no conclusion')")
     page.wait_for_timeout(300)  # the announcement comes a moment after the end

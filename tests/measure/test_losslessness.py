@@ -22,6 +22,7 @@ from transformers.generation.candidate_generator import AssistedCandidateGenerat
 
 import specdec
 from specdec.measure.losslessness import (
+    COUNTED,
     LEVEL,
     MOST_COMMON,
     LosslessnessResult,
@@ -101,6 +102,15 @@ def test_progress_counts_every_continuation(one) -> None:
     done = [progress.done for progress in drawn]
     assert done == sorted(done) and set(done) - {0} == set(range(1, 3 * DRAWS + 1))
     assert {progress.total for progress in drawn} == {3 * DRAWS}
+
+
+def test_progress_counts_the_samples_from_time_to_time(one) -> None:
+    """So bars can grow. All samples have as many draws then, and nothing is concluded."""
+    counted = [progress for progress in one[0] if progress.common]
+    assert [progress.draws for progress in counted] == list(range(COUNTED, DRAWS + 1, COUNTED))
+    for progress in counted:
+        assert 0 < sum(common.plain for common in progress.common) <= progress.draws
+    assert counted[-1].common == one[1].common
 
 
 def test_findings_are_plain_values(one) -> None:

@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 
 from specdec.events import MAX_GAMMA
 from specdec.lanes.table import BASELINE
-from specdec.measure.losslessness import LosslessnessResult
+from specdec.measure.losslessness import Common
 from specdec.measure.plan import Trial
 from specdec.measure.summary import find, summarise
 from specdec.report.judge import Judgement
@@ -25,7 +25,7 @@ from specdec.ui.charts.labels import apart, shown
 BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#4a948e"
 TEXT, LINE = 14, 20  # pixels: the size of text, and the height of a line
 MOST = MAX_GAMMA + 0.5  # where the charts over draft lengths end
-MOST_ROWS = 120  # of a chart
+MOST_DOTS = 120  # of a row
 FAINT = "rgba(128, 128, 128, 0.25)"
 NEAR = "\u00a0\u00a0\u00a0"  # between a mark and the number right of it
 COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # by the names in the table of lanes
@@ -129,72 +129,79 @@ def waterfall_figure(found: Judgement) -> go.Figure:
 
 
 def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
-    """Speed-up by category of every lane at every draft length; bars from lowest to highest run.
+    """A row for each lane at each draft length: its speed-up over all prompts, with a bar from lowest to highest run.
 
-    Drawn from top to bottom, so that the categories' names are horizontal on a phone too.
+    Drawn from top to bottom, so that the lanes' names are horizontal on a phone too. Where there is more than one
+    category of prompts, small dots below the bar are the medians of the categories.
     """
-    lanes = [s.lane_config for s in summarise(trials) if s.gains and s.lane_config != BASELINE]
-    categories, most = list(dict.fromkeys(trial.category for trial in trials)), max(1, MOST_ROWS // max(1, len(lanes)))
-    groups = [(shown(c), summarise([t for t in trials if t.category == c])) for c in categories[:most]]
-    if len(categories) > 1:
-        groups.insert(0, ("all prompts", summarise(trials)))
+    lanes = [s for s in summarise(trials) if s.gains and s.lane_config != BASELINE]
+    groups = list(dict.fromkeys(trial.category for trial in trials))
+    categories = [(c, summarise([t for t in trials if t.category == c])) for c in groups[:MOST_DOTS] if len(groups) > 1]
     figure = go.Figure()
-    for number, config in enumerate(lanes):
-        found = [(at, s.gains) for at, (_, group) in enumerate(groups) if (s := find(group, config)) and s.gains]
-        middles = [median_low(gains) for _, gains in found]
-        y = [at + 0.84 * ((number + 0.5) / len(lanes) - 0.5) for at, _ in found]
-        colour, first = COLOURS[config.row.colour], config.key not in [lane.key for lane in lanes[:number]]
-        length = "" if config.gamma is None else f"\u03b3 {config.gamma} \u00b7 "
+    widest = 1.0
+    for place, lane in enumerate(lanes):
+        config, gains, middle = lane.lane_config, lane.gains, median_low(lane.gains)
+        colour = COLOURS[config.row.colour]
+        found = [(c, s.gain) for c, group in categories if (s := find(group, config)) and s.gain]
         figure.add_scatter(
-            x=middles, y=y, name=config.row.label, mode="markers", showlegend=first,
-            marker={"color": colour, "size": 11, "symbol": config.row.sign or "star"},
-            error_x={"type": "data", "symmetric": False, "thickness": 2, "width": 5, "color": colour}
-            | bars([gains for _, gains in found], middles),
+            x=[gain for _, gain in found], y=[place + 0.26] * len(found), mode="markers", showlegend=False,
+            marker={"color": colour, "size": 6, "opacity": 0.55, "symbol": "circle"},
+            text=[f"{shown(category)}: {gain:.2f}x" for category, gain in found],
+            hovertemplate="%{text}<extra></extra>",
         )  # fmt: skip
         figure.add_scatter(
-            x=[max(gains) for _, gains in found], y=y, mode="text",
-            text=[f"{NEAR}{length}{middle:.2f}x" for middle in middles], textposition="middle right", hoverinfo="skip",
-            showlegend=False, cliponaxis=False,
+            x=[middle], y=[place], name=config.label, mode="markers", showlegend=False,
+            marker={"color": colour, "size": 12, "symbol": config.row.sign or "star"},
+            error_x={"type": "data", "symmetric": False, "thickness": 2, "width": 6, "color": colour}
+            | bars([gains], [middle]),
+            hovertemplate=f"{config.label}: {middle:.2f}x ({min(gains):.2f}\u2013{max(gains):.2f})<extra></extra>",
         )  # fmt: skip
-    left_out = len(categories) - most
-    more = f"<br>{left_out} more categories are in the table" if left_out > 0 else ""
-    title = f"Speed-up over plain generate (times)<br>points: median run, bars: lowest to highest{more}"
-    widest = max((gain for _, group in groups for s in group for gain in s.gains), default=1.0)
+        figure.add_scatter(
+            x=[max(gains)], y=[place], mode="text", text=[f"{NEAR}<b>{middle:.2f}x</b>"],
+            textposition="middle right", hoverinfo="skip", showlegend=False, cliponaxis=False,
+        )  # fmt: skip
+        widest = max(widest, *gains, *(gain for _, gain in found))
+    dots = "<br>small dots: one category of prompts each" if categories else ""
+    title = f"Speed-up over plain generate (times)<br>marks: median run, bars: lowest to highest{dots}"
     figure.update_xaxes(title_text=title, range=[0, 1.15 * widest])  # leaves room for a label right of the widest bar
-    names = [name for name, _ in groups]
     lines = [_line("y domain", 0, 1, "x", 1, GREY)]
-    lines += [_line("x domain", 0, 1, "y", at - 0.5, FAINT) for at in range(1, len(names))]
+    lines += [_line("x domain", 0, 1, "y", at - 0.5, FAINT) for at in range(1, len(lanes))]
     figure.update_layout(shapes=lines)  # at once, because plotly checks all of them again whenever one is added
+    # The draft length stays in one piece, at the beginning of a line.
+    lines_of = (shown(lane.lane_config.label.replace("\u03b3 ", "\u03b3\u00a0")).split("<br>") for lane in lanes)
+    names = ["<br>".join(line + NEAR for line in parts) for parts in lines_of]
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5])
-    height, legend = len(names) * max(34, 22 * len(lanes)), len({config.key for config in lanes})
-    return _from_above(figure, height, legend, lines=3 + (left_out > 0), right=92)
+    figure = _from_above(figure, 52 * len(names), legend=0, lines=3 + bool(dots), right=64)
+    return figure.update_layout(hovermode="closest")
 
 
-def samples_figure(found: LosslessnessResult) -> go.Figure:
+def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
     """The counts of the most frequent continuations in the three samples of the test of losslessness.
+
+    Each sample has ``draws`` continuations; ``lane`` is the key of the tested lane.
 
     The bars of a sample are hollow, filled or hatched, so that they differ without colours too. A grey band around the
     first bar holds the second one in about 19 of 20 cases if both samples have one distribution.
     """
-    names = [shown(common.text) for common in found.common]
+    names = [shown(common.text) for common in found]
     clear = "rgba(0, 0, 0, 0)"
     hatched = {"color": clear, "pattern": {"shape": "/", "size": 6, "fgcolor": ORANGE}}
     figure = go.Figure()
     for name, counts, colour, look in (
-        ("plain generate", [common.plain for common in found.common], GREY, {"color": clear}),
-        (sample_name(found), [common.lossless for common in found.common], BLUE, {"color": BLUE}),
-        ("speculative, lossy", [common.lossy for common in found.common], ORANGE, hatched),
+        ("plain generate", [common.plain for common in found], GREY, {"color": clear}),
+        (sample_name(lane), [common.lossless for common in found], BLUE, {"color": BLUE}),
+        ("speculative, lossy", [common.lossy for common in found], ORANGE, hatched),
     ):
         figure.add_bar(
             y=list(range(len(names))), x=counts, name=name, orientation="h", text=counts, textposition="outside",
             textfont={"size": TEXT}, constraintext="none", cliponaxis=False,
             marker=look | {"line": {"color": colour, "width": 1.5}},
         )  # fmt: skip
-    for place, common in enumerate(found.common):
-        low, high = chance_band(common.plain, common.lossless, found.draws)
+    for place, common in enumerate(found):
+        low, high = chance_band(common.plain, common.lossless, draws)
         across = {"yref": "y", "y0": place - 0.375, "y1": place + 0.125}  # over the first two bars of three
         figure.add_shape(type="rect", x0=low, x1=high, **across, line_width=0, fillcolor=FAINT, layer="below")
-    figure.update_xaxes(title_text=f"Times drawn, of {found.draws} continuations", rangemode="tozero")
+    figure.update_xaxes(title_text=f"Times drawn, of {draws:,} continuations", rangemode="tozero")
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=[name + NEAR for name in names], autorange="reversed"
     )

@@ -20,7 +20,7 @@ from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_
 from specdec.measure.results.format import Results
 from specdec.measure.summary import summarise, summary_rows
 from specdec.report import provenance
-from specdec.report.benchmark import EXPORTS, benchmark_json, benchmark_table
+from specdec.report.benchmark import EXPORTS, benchmark_json, benchmark_table, gains_table
 from specdec.report.provenance import HERE, Origin, plan_settings
 from specdec.report.tables import by_place
 from specdec.ui import html
@@ -176,14 +176,16 @@ def _size(
 
 
 def _tables(trials: Sequence[Trial]) -> str:
-    """A row for each lane over all prompts, and folds with the rows of each category and the places in a draft."""
+    """A row for each lane over all prompts, one for each category of prompts, and folds with all that is measured."""
     every, lanes = benchmark_table(summary_rows(trials)), len(summarise(trials))
     kept = by_place([(s.lane_config, pool(side.lane for side in s.sides)) for s in summarise(trials) if s.sides])
     places = html.folded("By place in the draft", html.table_html(kept)) if kept else ""
     if (rows := len(every.rows)) == lanes:
         return html.table_html(every) + places
     overall = every.part(range(rows - lanes, rows), slice(1, None))
-    return html.table_html(overall) + html.folded("By category", html.table_html(every)) + places
+    gains = gains_table(trials)
+    by_category = html.table_html(gains) if gains else ""
+    return html.table_html(overall) + by_category + html.folded("All figures", html.table_html(every)) + places
 
 
 def _choices() -> list[Lane]:

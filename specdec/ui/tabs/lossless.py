@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from specdec.measure.losslessness import (
     PROMPT,
     SAMPLES,
     TOKENS,
+    Common,
     LosslessnessResult,
     Progress,
     self_test,
@@ -44,7 +45,7 @@ from specdec.ui.fields import integer, number_field
 from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.queue import JobQueue
-from specdec.ui.tabs.measurement import Buttons, Values, settings_fold
+from specdec.ui.tabs.measurement import CHART_EVERY, Buttons, Values, settings_fold
 from specdec.ui.tabs.results_io import Greeting
 
 LEDE = "Does sampled text keep the target's distribution? Draw many continuations and compare."
@@ -109,10 +110,13 @@ class LosslessTab:
         count, seconds = integer("Draws", draws), self._limits.seconds
         self._limits.take(TOKENS, draws=count)
         task = Task(partial(self_test, lane=lane, draws=count, seconds=seconds), PARTS * count * TOKENS)
-        return Job(self._buttons.name, task.tokens, partial(self._test, task=task))
+        return Job(self._buttons.name, task.tokens, partial(self._test, task=task, lane=lane))
 
-    def _test(self, context: JobContext, task: Task[Progress | LosslessnessResult]) -> Iterator[dict[Any, Any]]:
-        status, shown, most = self._buttons.status, 0.0, self._limits.seconds
+    def _test(
+        self, context: JobContext, task: Task[Progress | LosslessnessResult], lane: str
+    ) -> Iterator[dict[Any, Any]]:
+        status, most = self._buttons.status, self._limits.seconds
+        shown = charted = 0.0
         with closing(context.run_task(task)) as steps:
             for step in steps:
                 if isinstance(step, LosslessnessResult):
@@ -127,10 +131,14 @@ class LosslessTab:
                         f"This pair is too slow for the test: it drew {drew} continuations of each sample "
                         f"in {2 * most:.0f}\u00a0s, and {LEAST['draws']} are needed. Test it on your own machine."
                     )
-                elif time.monotonic() - shown > 0.25:
-                    shown = time.monotonic()
+                elif (now := time.monotonic()) - shown > 0.25 or step.common:
+                    shown = now
                     context.counts["drawn"] = step.done if step.unit == "continuations" else 0
-                    yield {status: _progress(step)}
+                    values: dict[Any, Any] = {status: _progress(step)}
+                    if step.common and now - charted > CHART_EVERY:
+                        charted = now
+                        values[self._plot] = self._chart(step.common, step.draws, lane)
+                    yield values
 
     def _shown(self, origin: str, found: LosslessnessResult) -> Values:
         """Show findings. ``origin`` says where they come from."""
@@ -140,9 +148,12 @@ class LosslessTab:
             table += html.table_html(steps_table(found.steps))
         return {
             self._verdict: origin + told + html.paragraph(LOOK_AT.format(prompt=PROMPT)),
-            self._plot: gr.update(value=drawn(samples_figure(found)), visible=True),
+            self._plot: self._chart(found.common, found.draws, found.lane),
             self._table: html.folded("How the test works, and its figures", html.paragraph(METHOD) + table),
         }
+
+    def _chart(self, found: Sequence[Common], draws: int, lane: str) -> Any:
+        return gr.update(value=drawn(samples_figure(found, draws, lane)), visible=True)
 
 
 def _size(draws: float | None) -> tuple[str, int, int]:
@@ -151,7 +162,8 @@ def _size(draws: float | None) -> tuple[str, int, int]:
 
 
 def _progress(step: Progress) -> str:
-    return html.status(f"{step.done:,} of {step.total:,} {step.unit} drawn.", step.done / step.total)
+    ending = " The conclusion comes at the end." if step.unit == "continuations" else ""
+    return html.status(f"{step.done:,} of {step.total:,} {step.unit} drawn.{ending}", step.done / step.total)
 
 
 def recorded_test(text: str) -> tuple[str, LosslessnessResult]:

@@ -154,8 +154,9 @@ class ResultPanel:
     def __init__(self, name: str):
         look: dict[str, Any] = {"elem_classes": "sd-fragment", "apply_default_css": False}
         self._verdict = gr.HTML("", elem_id=f"sd-{name}-verdict", js_on_load=_KEEP_FOLDS, **look)
-        self._plot = figure_place(f"sd-{name}-plot")
-        self._table = gr.HTML("", elem_id=f"sd-{name}-table", js_on_load=_KEEP_FOLDS, **look)
+        with gr.Column(elem_classes="sd-measured", elem_id=f"sd-{name}-measured"):
+            self._plot = figure_place(f"sd-{name}-plot")
+            self._table = gr.HTML("", elem_id=f"sd-{name}-table", js_on_load=_KEEP_FOLDS, **look)
         self._map = CostMap(name)
         settings = {"open": False, "visible": False, "elem_id": f"sd-{name}-why", "elem_classes": "sd-after"}
         with gr.Accordion("Why", **settings) as self._fold:

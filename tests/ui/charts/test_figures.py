@@ -6,7 +6,6 @@ import math
 import re
 from dataclasses import replace
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 from judged import drafting, loop, plain, trial
@@ -15,6 +14,7 @@ from plotly.colors import hex_to_rgb
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.losslessness import Common
 from specdec.measure.summary import summarise
+from specdec.report.benchmark import gains_table
 from specdec.report.cost_map import Point
 from specdec.report.sweep import sweep_rows
 from specdec.ui.assets import ASSETS
@@ -22,7 +22,7 @@ from specdec.ui.charts.cost_map import MOST_LABELS, PLOT, map_figure
 from specdec.ui.charts.figures import (
     COLOURS,
     LINE,
-    MOST_ROWS,
+    MOST_DOTS,
     benchmark_figure,
     chance_band,
     samples_figure,
@@ -32,33 +32,32 @@ from specdec.ui.charts.labels import apart, shown
 from specdec.ui.charts.temperature import temperature_figure
 
 
-def test_a_lane_has_the_mark_of_its_row_in_a_benchmark() -> None:
+def test_a_lane_has_one_mark_with_its_spread_and_one_label_in_a_benchmark() -> None:
     """A lane keeps its mark whatever lanes are beside it. A lane without its own mark has a star."""
-    lookup, speculative = LaneConfig("prompt-lookup", 4), LaneConfig("speculative", 4)
-    configs = (lookup, LOOP, speculative)
-    trials = [trial(0, BASELINE, plain(2.0)), *(trial(0, config, loop(1.0)) for config in configs)]
-    found = [dots for dots in benchmark_figure(trials).data if dots.mode == "markers"]
-    marks = {dots.name: (dots.marker.symbol, dots.marker.color) for dots in found}
-    assert marks == {
-        lookup.row.label: ("triangle-up", COLOURS["teal"]),
-        LOOP.row.label: ("square", COLOURS["grey"]),
-        speculative.row.label: ("star", COLOURS["blue"]),
-    }
-
-
-def test_every_draft_length_of_a_benchmark_is_in_its_chart() -> None:
-    """Each draft length has its own line with a label, and the legend names each lane once."""
-    trials = [trial(0, BASELINE, plain(2.0)), *(trial(0, LaneConfig("speculative", g), loop(1.0)) for g in (3, 5, 8))]
+    lookup, configs = LaneConfig("prompt-lookup", 4), (LOOP, *(LaneConfig("speculative", gamma) for gamma in (3, 5)))
+    trials = [trial(run, BASELINE, plain(2.0)) for run in range(3)]
+    trials += [trial(run, config, loop(1.0 + run / 10)) for config in (lookup, *configs) for run in range(3)]
     figure = benchmark_figure(trials)
-    marks, texts = figure.data[::2], figure.data[1::2]
-    assert [text.text[0].split()[:2] for text in texts] == [["γ", "3"], ["γ", "5"], ["γ", "8"]]
-    assert len({mark.y[0] for mark in marks}) == 3 and [mark.showlegend for mark in marks] == [True, False, False]
+    marks = [dots for dots in figure.data if dots.name]
+    assert {dots.name: (dots.marker.symbol, dots.marker.color) for dots in marks} == {
+        "Prompt lookup, γ 4": ("triangle-up", COLOURS["teal"]),
+        "Our loop, no draft": ("square", COLOURS["grey"]),
+        "Speculative, γ 3": ("star", COLOURS["blue"]),
+        "Speculative, γ 5": ("star", COLOURS["blue"]),
+    }
+    assert len({mark.y[0] for mark in marks}) == len(marks) == len(figure.layout.yaxis.ticktext)
+    assert all(2 / 1.1 == pytest.approx(mark.x[0]) for mark in marks)
+    spread = marks[0].error_x
+    assert marks[0].x[0] - spread.arrayminus[0] == pytest.approx(2 / 1.2)
+    assert marks[0].x[0] + spread.array[0] == pytest.approx(2.0)
+    labels = [text for dots in figure.data if dots.mode == "text" for text in dots.text]
+    assert [re.sub("[^0-9.x]", "", label) for label in labels] == ["1.82x"] * 4 and not figure.layout.showlegend
 
 
 def test_the_samples_of_the_test_of_losslessness_stand_side_by_side() -> None:
     """Samples can be told apart without colours, and a model's text never becomes markup."""
     common = (Common("<b>one", 3, 4, 1), Common("two", 2, 2, 9))
-    figure = samples_figure(SimpleNamespace(common=common, draws=10, lane="speculative"))
+    figure = samples_figure(common, 10, "speculative")
     assert [tuple(bars.x) for bars in figure.data] == [(3, 2), (4, 2), (1, 9)]
     looks = [(bars.marker.color, bars.marker.pattern.shape) for bars in figure.data]
     assert len(set(looks)) == 3 and figure.layout.yaxis.ticktext[0].startswith("&lt;b&gt;one")
@@ -81,27 +80,30 @@ def test_the_band_holds_the_second_count_in_19_of_20_cases(draws: int, share: fl
     assert chance_band(0, 0, draws) == (0, 0) and chance_band(draws, draws, draws) == (draws, draws)
 
 
-def test_a_benchmark_has_a_row_a_category_and_numbers_beside_the_marks() -> None:
-    """ "All prompts" comes first. A category of that name, and two with equal cut names, have their own rows."""
-    names = ("all prompts", "x" * 40, "x" * 41)
+def test_a_category_of_a_benchmark_is_a_dot_and_a_row_of_the_table() -> None:
+    names = ("<b>all", "x" * 40, "x" * 41)
     trials = [
-        trial(0, lane, run, name, name) for name in names for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(1.0)))
+        trial(0, lane, run, name, name)
+        for at, name in enumerate(names)
+        for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(1.0 + at)))
     ]
-    figure = benchmark_figure(trials)
-    assert list(figure.layout.yaxis.ticktext) == ["all prompts", "all prompts", shown(names[1]), shown(names[2])]
-    marks, numbers = figure.data
-    assert [round(y) for y in marks.y] == [0, 1, 2, 3] == [round(y) for y in numbers.y]
-    assert {text.strip() for text in numbers.text} == {"γ 0 · 2.00x"}
+    (dots,) = [each for each in benchmark_figure(trials).data if each.text and each.mode == "markers"]
+    assert list(dots.x) == pytest.approx([2.0, 1.0, 2 / 3]) and dots.text[0] == "&lt;b&gt;all: 2.00x"
+    table = gains_table(trials)
+    assert table is not None and table.columns == ["Category", "Our loop, no draft"]
+    assert table.rows == [[names[0], "2.00x"], [names[1], "1.00x"], [names[2], "0.67x"]]
+    assert gains_table([one for one in trials if one.category == names[0]]) is None
 
 
-def test_a_benchmark_of_many_categories_shows_the_first_and_says_so() -> None:
+def test_a_benchmark_of_very_many_categories_is_drawn_with_some_of_them() -> None:
     trials = [
         trial(0, lane, run, str(n), str(n))
-        for n in range(MOST_ROWS + 5)
+        for n in range(MOST_DOTS + 5)
         for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(1.0)))
     ]
-    figure = benchmark_figure(trials)
-    assert len(figure.layout.yaxis.ticktext) == MOST_ROWS + 1 and "5 more categories" in figure.layout.xaxis.title.text
+    (dots,) = [each for each in benchmark_figure(trials).data if each.text and each.mode == "markers"]
+    table = gains_table(trials)
+    assert len(dots.x) == MOST_DOTS and table is not None and len(table.rows) == MOST_DOTS + 5
 
 
 def test_the_lines_of_a_sweep_are_named_at_their_ends_and_no_legend_is_needed() -> None:

@@ -105,6 +105,10 @@ export function onLook(node, redraw) {
   onWidth(node, redraw);
 }
 
+// For a room: texts and strips are larger. Views that draw for themselves are told by `onLook`.
+export const isLarge = () => document.body.classList.contains("sd-large");
+export const enlarge = (large) => document.body.classList.toggle("sd-large", large);
+
 // The page's colours in the present theme, for one drawing. Each is looked up once.
 export const colourOf = (node) => {
   const style = getComputedStyle(node);

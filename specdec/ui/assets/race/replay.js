@@ -1,5 +1,5 @@
 // The clock of a replay: measured seconds, slowed down or not, with the controls of a player.
-import { button, drawSign, el, nextFrame, sign } from "../lib/dom.js";
+import { button, drawSign, el, enlarge, isLarge, nextFrame, sign } from "../lib/dom.js";
 
 const LASTS = 8; // seconds of replay for the slowest lane
 const SLOW = [1, 2, 4, 8, 16, 32, 64, 128, 256];
@@ -30,6 +30,9 @@ export class Replay {
     this.speeds = el("span", "sd-speeds");
     this.speeds.setAttribute("role", "group");
     this.speeds.setAttribute("aria-label", "Speed of the replay");
+    this.larger = button("sd-icon sd-larger", "A+", () => this.#enlarge(), "Larger text and strip, for a room");
+    this.larger.title = "Larger text and strip, for a room";
+    this.larger.setAttribute("aria-pressed", String(isLarge()));
     this.node = el("div", "sd-replay", "", [
       sign("start", "Replay from the start", () => this.restart()),
       this.toggle,
@@ -38,6 +41,7 @@ export class Replay {
       this.scrub,
       this.clock,
       this.label,
+      this.larger,
     ]);
     this.node.hidden = true;
   }
@@ -90,6 +94,11 @@ export class Replay {
   skip() {
     this.#stop();
     this.#to(this.#length);
+  }
+
+  #enlarge() {
+    enlarge(!isLarge());
+    this.larger.setAttribute("aria-pressed", String(isLarge()));
   }
 
   #tick() {

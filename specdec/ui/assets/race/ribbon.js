@@ -6,8 +6,8 @@ import { kindsOf, momentOf } from "./race.js";
 export const KINDS = [
   ["accepted", "Accepted", "guess kept"],
   ["correction", "Correction", "the target's replacement"],
-  ["bonus", "Bonus", "extra token if all guesses are kept"],
-  ["rejected", "Rejected", "guess not kept"],
+  ["bonus", "Bonus", "extra after a perfect round"],
+  ["rejected", "Rejected", "not kept"],
   ["discarded", "Discarded", "never checked"],
 ];
 const WORDS = Object.fromEntries(KINDS.map(([kind, name, meaning]) => [kind, `${name}: ${meaning}`]));

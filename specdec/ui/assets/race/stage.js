@@ -46,8 +46,7 @@ export class Stage {
       this.strip.node,
       this.replay.node,
       this.strip.foot,
-      el("div", "sd-columns", "", [this.chart.node, el("div", "", "", [this.card.node, waysOn()])]),
-      this.why.node,
+      el("div", "sd-columns", "", [this.chart.node, el("div", "", "", [this.card.node, waysOn()]), this.why.node]),
       this.texts.others,
       this.more,
     ]);

@@ -1,9 +1,10 @@
 // The passes of each lane, true to scale: a block is as wide as its pass took, and its tokens are below it.
-import { colourOf, el, onLook } from "../lib/dom.js";
+import { colourOf, el, isLarge, onLook } from "../lib/dom.js";
 import { labelOf } from "../lib/lanes.js";
 import { kindsOf } from "./race.js";
 
 const PASS = 12; // pixels, height of a pass
+const LARGE = 1.5; // times as high, for a room
 const GAP = 2;
 const ROOM = 74; // pixels right of the longest lane, for its time
 const SHORT = { generate: "Plain", assisted: "Assisted", speculative: "Speculative" };
@@ -17,6 +18,7 @@ export class Strip {
   #marked = { lit: null, current: null };
   #drawn = 0; // the width of the latest drawing
   #width = 0; // the part of it for the passes
+  #scale = 1; // of all heights
 
   /** @param {import("./focus.js").Focus} focus */
   constructor(focus) {
@@ -71,6 +73,7 @@ export class Strip {
   draw() {
     this.#seconds = this.#longest();
     this.#drawn = this.rows.clientWidth;
+    this.#scale = isLarge() ? LARGE : 1;
     this.#width = (this.#rows.values().next().value?.track.clientWidth ?? 0) - ROOM;
     const colour = colourOf(this.rows);
     for (const row of this.#rows.values()) {
@@ -170,8 +173,9 @@ export class Strip {
   // An empty canvas with room for this many tokens below a pass. The first round, the prompt's, is not drawn.
   #clear(row, most) {
     const { track, canvas } = row;
-    Object.assign(row, { drawn: 1, most, cell: most === 1 ? 4 : Math.max(2, Math.min(5, Math.floor(34 / most))) });
-    const height = PASS + GAP + most * row.cell;
+    const cell = this.#scale * (most === 1 ? 4 : Math.max(2, Math.min(5, Math.floor(34 / most))));
+    Object.assign(row, { drawn: 1, most, cell });
+    const height = this.#scale * PASS + GAP + most * cell;
     const ratio = devicePixelRatio || 1;
     track.style.height = `${height}px`;
     const width = this.#width + ROOM;
@@ -181,13 +185,14 @@ export class Strip {
 
   #drawRound(pen, { lane, drawn: index, cell }, colour) {
     const round = lane.rounds[index];
+    const high = this.#scale * PASS;
     const [from, to] = [lane.seconds[index - 1], lane.seconds[index]];
     const draft = Math.min(round.draft_seconds ?? 0, to - from);
     const check = round.verify_seconds ?? (round.draft === null ? 0 : to - from - draft);
     const block = (start, length, fill, gap = 1) => {
       pen.fillStyle = colour(fill);
       const wide = this.#x(start + length) - this.#x(start);
-      pen.fillRect(this.#x(start), 0, Math.max(0.6, wide - (wide > 2.5 ? gap : 0)), PASS);
+      pen.fillRect(this.#x(start), 0, Math.max(0.6, wide - (wide > 2.5 ? gap : 0)), high);
     };
     if (round.draft === null)
       block(from, to - from, "bar-rest"); // it does not report the times of its passes
@@ -200,7 +205,7 @@ export class Strip {
     const middle = this.#x(from + draft + Math.min(check, to - from - draft) / 2);
     const wide = Math.max(1.5, Math.min(7, this.#x(to) - this.#x(from) - 1.5));
     kindsOf(round).forEach((kind, place) => {
-      const box = [middle - wide / 2, PASS + GAP + place * cell, wide, cell - 1];
+      const box = [middle - wide / 2, high + GAP + place * cell, wide, cell - 1];
       if (kind === "bonus") {
         pen.strokeStyle = colour("mark");
         pen.lineWidth = 1;

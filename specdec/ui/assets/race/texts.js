@@ -27,7 +27,7 @@ export class Texts {
     const misses = el("input");
     misses.type = "checkbox";
     misses.id = "sd-misses";
-    const toggle = el("label", "sd-toggle", "", [misses, el("span", "", "Show guesses that were not kept")]);
+    const toggle = el("label", "sd-toggle", "", [misses, el("span", "", "Show guesses not kept")]);
     this.node = el("section", "sd-texts", "", [
       this.boxes,
       el("div", "sd-under", "", [el("div", "sd-explained", "", [this.legend, this.point]), toggle]),

@@ -1,6 +1,8 @@
 // Explains the outcome of a race: in words, in figures, and as steps from plain `generate` to speculative.
 import { el, fold } from "../lib/dom.js";
 
+const WIDE = "(min-width: 1760px)"; // as in wide.css
+
 export class Why {
   // `facts` makes the list of figures.
   constructor(facts) {
@@ -20,6 +22,7 @@ export class Why {
   open(why) {
     this.node.hidden = !why;
     if (!why) return;
+    if (matchMedia(WIDE).matches) this.node.open = true; // it has a column of its own
     this.node.firstChild.textContent = why.title;
     this.words.textContent = why.text;
     this.steps.hidden = !why.steps.length;
