@@ -24,12 +24,20 @@ COLUMNS = ("over plain generate", "from speculation", "c", "v", "kept")
 
 def asked_runs(description: str | None) -> int:
     """The number of runs from the command line. From here on the passes leave a core to others."""
+    runs: int = asked(description).runs
+    return runs
+
+
+def asked(description: str | None, *names: str) -> argparse.Namespace:
+    """The same with further options, whose values are texts or None."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
-    runs: int = parser.parse_args().runs
+    for name in names:
+        parser.add_argument(f"--{name}")
+    given = parser.parse_args()
     leave_a_core()
     silence_libraries()
-    return runs
+    return given
 
 
 class Turn(NamedTuple):

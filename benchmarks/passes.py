@@ -2,7 +2,8 @@
 
 Each row of the table is one way to run the embedded target: its passes in C or in torch, on one thread or on two, with
 warm caches or after ``COLD`` bytes of other memory were read. Passes over 1 to 17 rows follow a context of 200 tokens
-and run in turns. The cells are medians, in passes over one row. Puts the table into docs/performance.md.
+and run in turns. The cells are medians, in passes over one row. Puts the table into docs/performance.md. With
+``--target FOLDER`` it measures that model and prints the table.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 
 import specdec
 from benchmarks.document import table, write
-from benchmarks.in_turns import asked_runs
+from benchmarks.in_turns import asked
 from specdec.engine.request import machine_facts
 from specdec.forward.lean import LeanModel
 from specdec.forward.lean_check import lean_model
@@ -46,14 +47,17 @@ def seconds_of(lean: LeanModel, turns: int, threads: int, other: torch.Tensor | 
 
 
 def main() -> None:
-    runs = asked_runs(__doc__)
-    pair = specdec.load_pair()
+    given = asked(__doc__, "target")
+    runs, pair = given.runs, specdec.load_pair(given.target, "prompt-lookup" if given.target else None)
     native = lean_model(pair.target)
     assert isinstance(native, LeanModel)
     eager = LeanModel(pair.target)
     eager.use_torch("It is compared with native passes.")
+    ways = {"C": native, "C, weights in 16 bits": native.halved(), "torch": eager}
+    if ways["C, weights in 16 bits"] is native:
+        del ways["C, weights in 16 bits"]
     cells = []
-    for name, lean in (("C", native), ("torch", eager)):
+    for name, lean in ways.items():
         for threads in (1, 2):
             for cold in (False, True):
                 took = seconds_of(lean, TURNS * runs, threads, torch.ones(COLD // 4) if cold else None)
@@ -61,6 +65,8 @@ def main() -> None:
                 cells.append([name, str(threads), "cold" if cold else "warm", f"{1e3 * took[1]:.2f}", *growth])
     titles = ["passes in", "threads", "caches", "one row, ms", *(f"{rows} rows" for rows in ROWS[1:])]
     cpu = machine_facts(pair.device)["cpu"]
+    if given.target:
+        return print(table(titles, cells))
     text = f"`python -m benchmarks.passes --runs {runs}` on {cpu}: the embedded target after {CONTEXT} tokens.\n\n"
     write("passes", text + table(titles, cells))
 

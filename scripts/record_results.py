@@ -7,10 +7,6 @@ or the format of results.
 
 from __future__ import annotations
 
-import json
-import time
-from dataclasses import asdict
-
 from specdec.cli.arguments import leave_a_core
 from specdec.events import SamplingParams
 from specdec.lanes.table import lane_configs
@@ -20,6 +16,7 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
 from specdec.measure.results.file import measured_on
 from specdec.measure.results.format import Results, figures_only
+from specdec.measure.results.losslessness import losslessness_text
 from specdec.measure.sweep import CONFIGS, NEW_TOKENS, RUNS
 from specdec.models.loading import load_pair
 from specdec.models.pair import Pair
@@ -41,9 +38,9 @@ def main() -> None:
         results = _measured(pair, plan)
         _write(f"{key}.jsonl", figures_only(results))
         print(overall(results.trials, plan).headline)
-    at = time.time()
+    about = measured_on(pair)
     found = next(step for step in self_test(pair) if isinstance(step, LosslessnessResult))
-    _write("lossless.json", json.dumps({"about": measured_on(pair) | {"at": at}, "findings": asdict(found)}) + "\n")
+    _write("lossless.json", losslessness_text({"about": about, "findings": found}))
     print(losslessness_headline(found))
 
 

@@ -48,7 +48,7 @@ def gains_table(trials: Sequence[Trial]) -> FigureTable | None:
     for category in categories:
         found = summarise([trial for trial in trials if trial.category == category])
         gains = [find(found, config) for config in lanes]
-        rows.append([category, *(numbers.times_or_none(one and one.gain) for one in gains)])
+        rows.append([category, *(numbers.times_or_none(one.gain if one else None) for one in gains)])
     columns = ["Category", *(config.label.replace("\u03b3 ", "\u03b3\u00a0") for config in lanes)]
     return FigureTable("Median speed-up over plain generate", columns, rows, range(1, len(columns)))
 

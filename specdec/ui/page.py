@@ -50,7 +50,7 @@ _SCRIPTS = {  # of the tabs
 }
 _ADDRESS = f"""
 import({_SCRIPTS["results"]}).then((results) => results.followAddress(props, trigger));
-// Gradio lets listeners hear the events that it finds named here: "sweep", "bench".
+// Gradio lets listeners hear the events that it finds named here: "sweep", "bench", "lossless".
 """
 _LIVE = _ASSET % "live.js"
 _READ_LINK = f"""async () => {{
@@ -146,7 +146,7 @@ class _Components:
             with _tab("Benchmark") as bench:
                 self._bench = BenchTab(jobs, limits, _SCRIPTS)
             with _tab("Lossless?") as lossless:
-                self._lossless = LosslessTab(jobs, limits)
+                self._lossless = LosslessTab(jobs, limits, _SCRIPTS["results"])
             with _tab("How it works"):
                 how_tab(_ASSET % "explain/how.js")
         self._measuring = gamma, bench, lossless  # they show a result when they are opened
@@ -181,7 +181,7 @@ class _Components:
         gamma, bench, lossless = self._measuring
         self._gamma.wire(gamma, self._address, self._named)
         self._bench.wire(bench, self._address, self._named)
-        self._lossless.wire(lossless, self._named)
+        self._lossless.wire(lossless, self._address, self._named)
         into_race = [tabs, race.problems, *ask.lengths]
         race_it = self._gamma.race_it.click
         race.tell(race_it(race.with_length, self._gamma.best, into_race, queue=False, **INTERNAL))

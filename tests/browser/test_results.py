@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from browser.conftest import WAIT, ask, go_to, open_page, run, settle, text, unfold, visit
+from browser.conftest import WAIT, ask, go_to, open_page, quick_self_test, run, settle, text, unfold, visit
 from browser.test_measuring import finish, save, set_number
 from specdec.lanes.table import lane_configs
 from specdec.measure import sweep
@@ -59,7 +59,7 @@ def test_each_tab_opens_with_a_recorded_result_marked_as_one(page, outside):
         found = page.locator(f"#sd-{key}-verdict").text_content()
         assert "on this machine" not in found
         assert not page.locator(f"#sd-{key}-status .sd-error").is_visible()
-        assert ("Nothing to share yet." if key != "lossless" else "no link and no file") in shared(page)
+        assert "Nothing to share yet." in shared(page)
     for key in ("gamma", "bench"):
         go_to(page, next(name for name, found in KEYS.items() if found == key))
         page.wait_for_selector(f"#sd-{key}-plot .main-svg")
@@ -166,6 +166,25 @@ def test_a_benchmark_travels_as_a_link(page, browser, address, tmp_path):
         other.wait_for_selector("#sd-gamma-verdict .sd-origin:has-text('From the file')")
         lengths = "all => all.map((row) => row.cells[0].textContent.trim().split(' ')[0])"  # some rows are folded
         assert set(other.locator("#sd-gamma-table tbody tr").evaluate_all(lengths)) == {"0", "3"}
+
+
+def test_a_test_of_losslessness_travels_as_a_link(page, browser, address, monkeypatch):
+    quick_self_test(monkeypatch)
+    go_to(page, "Lossless?")
+    page.click("#sd-lossless-start")
+    page.wait_for_selector("#sd-lossless-link input")
+    here, link = shown(page, "lossless"), page.locator("#sd-lossless-link input").input_value()
+    assert link.startswith(address) and "#lossless=" in link and len(link) < 4096
+    page.click(".sd-shareButton")
+    assert page.locator(".sd-sharePanel [aria-label='Link to these results']").input_value() == link
+    assert "continuations in its chart" in text(page, ".sd-sharePanel")
+    with visit(browser, address) as other:
+        other.goto(link)
+        other.wait_for_selector("#sd-lossless-verdict .sd-origin:has-text('From a link, not measured here')")
+        assert shown(other, "lossless") == here
+        other.wait_for_selector("#sd-lossless-plot .legendtext")
+        other.evaluate("location.hash = location.hash.slice(0, -9)")
+        other.wait_for_selector("#sd-lossless-status .sd-error:has-text('The link is damaged')")
 
 
 @pytest.mark.full

@@ -33,7 +33,7 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done
 from specdec.ui.tabs.compare import ComparePanel
 from specdec.ui.tabs.measurement import Buttons, Measurement, ResultPanel, Values, settings_fold, sizes
-from specdec.ui.tabs.results_io import Opening, link_value
+from specdec.ui.tabs.results_io import Opening, kept_results
 
 KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
@@ -49,7 +49,7 @@ class BenchTab:
         self._jobs, self._limits = jobs, limits
         lede = '<p class="sd-lede">Compare methods over many prompts.</p>'
         gr.HTML(lede, apply_default_css=False)
-        self._opening = Opening("bench", scripts["results"], jobs)
+        self._opening = Opening("bench", scripts["results"], jobs, kept_results("bench"))
         self._buttons = Buttons("Run benchmark", "bench", self._opening.button)
         with settings_fold("bench"):
             with gr.Row(elem_classes="sd-form"):
@@ -157,7 +157,7 @@ class BenchTab:
         about, found = results.about, results.trials
         files = {f"benchmark{suffix}": export(about, results.plan, found) for suffix, export in EXPORTS.items()}
         files |= {"benchmark.json": benchmark_json(about, results.plan, found), RESULTS: text}
-        return {self._files: offered(files), self._link: link_value(results)} | self._findings.explain(results)
+        return {self._files: offered(files), self._link: self._opening.value(results)} | self._findings.explain(results)
 
 
 def _size(

@@ -40,7 +40,7 @@ from specdec.ui.jobs.race_stream import enforce_limits
 from specdec.ui.tabs.code import code_answer
 from specdec.ui.tabs.measurement import Buttons, Measurement, ResultPanel, Values, settings_fold, sizes
 from specdec.ui.tabs.race_form import RaceForm
-from specdec.ui.tabs.results_io import Opening, link_value
+from specdec.ui.tabs.results_io import Opening, kept_results
 
 RESULTS = "sweep.results.jsonl"
 _TAKE_HOME = "import(%s).then((home) => home.mount(element, props, watch));"
@@ -66,7 +66,7 @@ class GammaTab:
             apply_default_css=False,
         )
         self._prompt, self._chat = ask.prompt, ask.chat
-        self._opening = Opening("sweep", scripts["results"], jobs)
+        self._opening = Opening("sweep", scripts["results"], jobs, kept_results("sweep"))
         self._buttons = Buttons("Find the best \u03b3", "gamma", self._opening.button)
         with settings_fold("gamma"):
             with gr.Row(elem_classes="sd-form"):
@@ -131,7 +131,7 @@ class GammaTab:
             yield {self._buttons.status: text} | (self._shown(results, HERE, draw) if results else {})
         if (results := measured.results) is None:
             return
-        yield {self._files: offered({RESULTS: measured.text}), self._link: link_value(results)}
+        yield {self._files: offered({RESULTS: measured.text}), self._link: self._opening.value(results)}
         if ending := self._ending(context, results):
             yield ending
 
@@ -163,7 +163,11 @@ class GammaTab:
         started |= {"params": asdict(params), "acceptance": "lossless", "accept_top_k": None}
         answer = json.loads(code_answer(json.dumps({"settings": settings, "started": started})))
         lines = json.dumps({"gamma": started["gamma"]} | answer)
-        shown = {self._home: gr.update(visible=True), self._lines: lines, self._link: link_value(results, answer)}
+        shown = {
+            self._home: gr.update(visible=True),
+            self._lines: lines,
+            self._link: self._opening.value(results, answer),
+        }
         return shown | self._findings.explain(results)
 
     def _what_if_job(self, prompt: str, chat: bool, chosen: list[str], tokens: float, temperature: float) -> Job:

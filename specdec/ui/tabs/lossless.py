@@ -9,8 +9,6 @@ from functools import partial
 from typing import Any
 
 import gradio as gr
-from pydantic import TypeAdapter
-from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
 
 from specdec.errors import InvalidInput
 from specdec.lanes.table import row_of
@@ -27,9 +25,9 @@ from specdec.measure.losslessness import (
     self_test,
     testable,
 )
-from specdec.measure.results.format import About
+from specdec.measure.results.file import measured_on
+from specdec.measure.results.losslessness import LosslessnessRecord, losslessness_text, read_losslessness
 from specdec.measure.task import Task
-from specdec.report import provenance
 from specdec.report.losslessness import (
     STOPPED,
     losslessness_headline,
@@ -37,7 +35,7 @@ from specdec.report.losslessness import (
     samples_table,
     steps_table,
 )
-from specdec.report.provenance import HERE, RECORDING, provenance_line
+from specdec.report.provenance import HERE, Origin, provenance_line
 from specdec.ui import html
 from specdec.ui.charts.drawn import drawn, figure_place
 from specdec.ui.charts.figures import samples_figure
@@ -46,7 +44,7 @@ from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.tabs.measurement import CHART_EVERY, Buttons, Values, settings_fold
-from specdec.ui.tabs.results_io import Greeting
+from specdec.ui.tabs.results_io import Kept, Opening
 
 LEDE = "Does sampled text keep the target's distribution? Draw many continuations and compare."
 METHOD = (
@@ -63,23 +61,16 @@ LOOK_AT = (
 )
 
 
-class Record(TypedDict):
-    """Findings with what they were measured on."""
-
-    about: About
-    findings: LosslessnessResult
-
-
-_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+_KEPT = Kept("recorded_lossless.json", read_losslessness, read_losslessness, losslessness_text)
 
 
 class LosslessTab:
-    """Built inside a ``gr.Tab``."""
+    """Built inside a ``gr.Tab``. ``script`` is the address of ``results.js``."""
 
-    def __init__(self, jobs: JobQueue, limits: Limits):
+    def __init__(self, jobs: JobQueue, limits: Limits, script: str):
         self._jobs, self._limits = jobs, limits
         gr.HTML(f'<p class="sd-lede">{LEDE}</p>', apply_default_css=False)
-        self._greeting = Greeting("recorded_lossless.json")
+        self._opening = Opening("lossless", script, jobs, _KEPT)
         self._buttons = Buttons("Run test", "lossless")
         with settings_fold("lossless"), gr.Row(elem_classes="sd-form"):
             self._lane = gr.Radio(
@@ -99,10 +90,11 @@ class LosslessTab:
         self._verdict = gr.HTML("", elem_id="sd-lossless-verdict", **look)
         self._plot = figure_place("sd-lossless-plot")
         self._table = gr.HTML("", elem_id="sd-lossless-table", **look)
+        self._link = self._opening.link_field()
 
-    def wire(self, tab: gr.Tab, named: Callable[[], Values]) -> None:
-        cleared: Values = {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
-        self._greeting.wire(tab, list(cleared), lambda text: self._shown(*recorded_test(text)))
+    def wire(self, tab: gr.Tab, address: gr.HTML, named: Callable[[], Values]) -> None:
+        cleared: Values = {self._verdict: "", self._plot: gr.update(visible=False), self._table: "", self._link: None}
+        self._opening.wire(tab, address, self._buttons.status, cleared, self._shown)
         self._buttons.estimate(self._jobs, tab, [self._draws], _size, by_race=False)
         self._buttons.wire(self._jobs, self._job, [self._lane, self._draws], cleared, named)
 
@@ -120,8 +112,8 @@ class LosslessTab:
         with closing(context.run_task(task)) as steps:
             for step in steps:
                 if isinstance(step, LosslessnessResult):
-                    origin = html.origin(HERE.sentence, provenance.pair_line(context.slot.facts))
-                    yield {status: ""} | self._shown(origin, step)
+                    record: LosslessnessRecord = {"about": measured_on(context.pair), "findings": step}
+                    yield {status: "", self._link: self._opening.value(record)} | self._shown(record, HERE)
                 elif context.stop.is_set():
                     yield {status: html.status(STOPPED)}
                     return
@@ -140,14 +132,15 @@ class LosslessTab:
                         values[self._plot] = self._chart(step.common, step.draws, lane)
                     yield values
 
-    def _shown(self, origin: str, found: LosslessnessResult) -> Values:
-        """Show findings. ``origin`` says where they come from."""
-        told = html.verdict_html(losslessness_headline(found), None, losslessness_notes(found))
+    def _shown(self, record: LosslessnessRecord, origin: Origin) -> Values:
+        found = record["findings"]
+        told = html.origin(origin.sentence, provenance_line(record["about"]))
+        told += html.verdict_html(losslessness_headline(found), None, losslessness_notes(found))
         table = html.table_html(samples_table(found))
         if found.steps is not None:
             table += html.table_html(steps_table(found.steps))
         return {
-            self._verdict: origin + told + html.paragraph(LOOK_AT.format(prompt=PROMPT)),
+            self._verdict: told + html.paragraph(LOOK_AT.format(prompt=PROMPT)),
             self._plot: self._chart(found.common, found.draws, found.lane),
             self._table: html.folded("How the test works, and its figures", html.paragraph(METHOD) + table),
         }
@@ -164,9 +157,3 @@ def _size(draws: float | None) -> tuple[str, int, int]:
 def _progress(step: Progress) -> str:
     ending = " The conclusion comes at the end." if step.unit == "continuations" else ""
     return html.status(f"{step.done:,} of {step.total:,} {step.unit} drawn.{ending}", step.done / step.total)
-
-
-def recorded_test(text: str) -> tuple[str, LosslessnessResult]:
-    """The findings that ship with the program, and their origin."""
-    record = _RECORD.validate_json(text)
-    return html.origin(RECORDING.sentence, provenance_line(record["about"])), record["findings"]

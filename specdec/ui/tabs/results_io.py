@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import gradio as gr
 
@@ -21,6 +22,8 @@ from specdec.ui.jobs.context import QueuePosition
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed, short_job
 from specdec.ui.tabs.measurement import Values
+
+Found = TypeVar("Found")
 
 MOST_OF_LINK = 150_000  # characters of the text of a link's results; ``packed_results.js`` has the same bound
 RECORDED = Path(__file__).parents[2] / "data"
@@ -58,16 +61,45 @@ class Greeting:
         return {self.filled: True} | {k: dict(v) if isinstance(v, dict) else v for k, v in self._values.items()}
 
 
-class Opening:
+@dataclass(frozen=True)
+class Kept(Generic[Found]):
+    """How results of a kind are kept.
+
+    record   the name of the recorded ones, in ``specdec/data``
+    read     makes them of a text; takes the text and the name of its file
+    linked   the same for the text of a link
+    text     their text for a link; empty if it would be too long
+    """
+
+    record: str
+    read: Callable[[str, str], Found]
+    linked: Callable[[str, str], Found]
+    text: Callable[[Found], str]
+
+
+def kept_results(key: str) -> Kept[Results]:
+    """Results of a sweep or a benchmark."""
+    return Kept(f"recorded_{key}.jsonl", read_results, _results_of_link, _results_text)
+
+
+def _results_of_link(text: str, name: str) -> Results:
+    return read_results(text, name, CALLS_OF_LINK)
+
+
+def _results_text(results: Results) -> str:
+    return figures_only(results) if len(results.plan) <= CALLS_OF_LINK else ""
+
+
+class Opening(Generic[Found]):
     """The recorded result, the button that opens a file, and the field for a link. Built inside a ``gr.Tab``.
 
     ``key`` names the results in an address. ``script`` is the address of ``results.js``.
     """
 
-    def __init__(self, key: str, script: str, jobs: JobQueue):
-        self._key, self._script, self._jobs, self._limits = key, script, jobs, jobs.limits
-        self._record = f"recorded_{key}.jsonl"
-        self._greeting = Greeting(self._record)
+    def __init__(self, key: str, script: str, jobs: JobQueue, kept: Kept[Found]):
+        self._key, self._script, self._jobs, self._limits, self._kept = key, script, jobs, jobs.limits, kept
+        self._greeting = Greeting(kept.record)
+        self._file: gr.HTML | None = None
 
     def button(self) -> None:
         """The button that opens a file."""
@@ -76,7 +108,7 @@ class Opening:
         self._file = gr.HTML(js_on_load=script, elem_id=f"sd-{self._key}-open", **_LOOK)
 
     def link_field(self) -> gr.HTML:
-        """The field for a link. Its value is what ``link_value`` gives; it is empty without results."""
+        """The field for a link. Its value is what ``value`` gives; it is empty without results."""
         settings = json.dumps({"key": self._key})
         self.link = gr.HTML(js_on_load=_LINK % (self._script, settings), elem_id=f"sd-{self._key}-link", **_LOOK)
         return self.link
@@ -87,7 +119,7 @@ class Opening:
         address: gr.HTML,
         status: gr.HTML,
         cleared: Values,
-        show: Callable[[Results, Origin], Values],
+        show: Callable[[Found, Origin], Values],
     ) -> None:
         """Wire the fields. ``show`` gives the values that show results, and ``cleared`` the values for none.
 
@@ -95,12 +127,14 @@ class Opening:
         """
         self._show, self._cleared, self._status = show, cleared, status
         outputs = [status, self._greeting.filled, *cleared]
-        recorded = list(cleared), lambda text: show(read_results(text, self._record), RECORDING)
+        recorded = list(cleared), lambda text: show(self._kept.read(text, self._kept.record), RECORDING)
         self._greeting.wire(tab, *recorded, wait=_WAIT % self._script)
         linked = getattr(address, self._key)
-        by_file, by_link = self._opening(self._open_file, self._file), self._opening(self._open_link, address)
-        opened_file: dict[str, Any] = {"trigger_mode": "multiple"} | UNLIMITED | INTERNAL  # none is dropped
-        self._file.upload(by_file, self._file, [self._file, *outputs], **opened_file)
+        if self._file is not None:
+            by_file = self._opening(self._open_file, self._file)
+            opened_file: dict[str, Any] = {"trigger_mode": "multiple"} | UNLIMITED | INTERNAL  # none is dropped
+            self._file.upload(by_file, self._file, [self._file, *outputs], **opened_file)
+        by_link = self._opening(self._open_link, address)
         opened = linked(by_link, address, [address, *outputs], **UNLIMITED, **INTERNAL)
         opened.then(None, js=_OPENED % self._script, **INTERNAL)
 
@@ -127,35 +161,33 @@ class Opening:
         file = chosen(value, self._limits)
         if file is None:
             raise InvalidInput("No file was sent. Choose one.")
-        results = read_results(file.text, file.name)
+        results = self._kept.read(file.text, file.name)
         return self._opened(results, Origin("file", file.name))
 
     def _open_link(self, value: Any) -> Values:
         try:
-            return self._opened(_linked(value), LINK)
+            return self._opened(self._kept.linked(text_of_link(value), "It"), LINK)
         except InvalidInput as error:
             return {self._status: html.error(f"The results in this link cannot be shown. {error}", "address")}
 
-    def _opened(self, results: Results, origin: Origin) -> Values:
+    def value(self, results: Found, code: dict[str, Any] | None = None) -> str:
+        """The value of the field for a link to these results.
+
+        ``code`` is what ``code_answer`` gives for them, for the Share menu.
+        """
+        return json.dumps({"text": self._kept.text(results), "code": code})
+
+    def _opened(self, results: Found, origin: Origin) -> Values:
         cleared = {k: dict(v) if isinstance(v, dict) else v for k, v in self._cleared.items()}
-        shown = self._show(results, origin) | {self.link: link_value(results)}
+        shown = self._show(results, origin) | {self.link: self.value(results)}
         return cleared | shown | {self._status: "", self._greeting.filled: True}
 
 
-def link_value(results: Results, code: dict[str, Any] | None = None) -> str:
-    """The value of the field for a link: the results, or nothing if they have too many calls for a link.
-
-    ``code`` is what ``code_answer`` gives for them, for the Share menu.
-    """
-    text = figures_only(results) if len(results.plan) <= CALLS_OF_LINK else ""
-    return json.dumps({"text": text, "code": code})
-
-
-def _linked(value: Any) -> Results:
-    """The results that a browser has read in a link. Raises ``InvalidInput``, because a request may be forged."""
+def text_of_link(value: Any) -> str:
+    """What a browser has read in a link. Raises ``InvalidInput``, because a request may be forged."""
     match value:
         case {"text": str(text)} if len(text) <= MOST_OF_LINK:
-            return read_results(text.encode(errors="replace").decode(), "It", CALLS_OF_LINK)
+            return text.encode(errors="replace").decode()
         case {"problem": str(problem)}:
             raise InvalidInput(problem[:200])
         case _:

@@ -14,7 +14,7 @@ from specdec.ui.tabs.lossless import LosslessTab
 
 def tab_of(limits: Limits) -> LosslessTab:
     with gr.Blocks(), gr.Tab("Lossless?"):
-        return LosslessTab(SimpleNamespace(limits=limits), limits)
+        return LosslessTab(SimpleNamespace(limits=limits), limits, "")
 
 
 @pytest.mark.parametrize(("limits", "usual"), [(LOCAL, 500), (PUBLIC, 200)])

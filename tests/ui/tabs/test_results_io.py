@@ -17,6 +17,7 @@ from specdec.errors import InvalidInput
 from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.results.format import figures_only, read_results
+from specdec.measure.results.losslessness import losslessness_text, read_losslessness
 from specdec.measure.summary import share_of
 from specdec.measure.sweep import CONFIGS
 from specdec.report import sentences
@@ -26,9 +27,10 @@ from specdec.ui.jobs.limits import LOCAL
 from specdec.ui.jobs.log import JobLog
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.tabs import benchmark, best_gamma
-from specdec.ui.tabs.lossless import recorded_test
 from specdec.ui.tabs.measurement import Buttons, Measurement
-from specdec.ui.tabs.results_io import MOST_OF_LINK, RECORDED, Greeting, _linked, link_value
+from specdec.ui.tabs.results_io import MOST_OF_LINK, RECORDED, Greeting, kept_results, text_of_link
+
+KEPT = kept_results("bench")
 
 
 def test_the_recorded_results_are_whole_and_of_the_page_s_examples() -> None:
@@ -41,8 +43,9 @@ def test_the_recorded_results_are_whole_and_of_the_page_s_examples() -> None:
         assert share_of(results.trials, results.plan).whole and len(results.trials) == len(results.plan)
         assert results.about["pair"]["name"] == "embedded"
         assert overall(results.trials, results.plan).factor
-    origin, findings = recorded_test((RECORDED / "recorded_lossless.json").read_text())
-    assert "A recording, not measured here" in origin and findings.verdict == "lossless" and findings.common
+    record = read_losslessness((RECORDED / "recorded_lossless.json").read_text(), "recorded")
+    assert record["about"]["pair"]["name"] == "embedded"
+    assert record["findings"].verdict == "lossless" and record["findings"].common
 
 
 def _heads(change: dict) -> str:
@@ -65,14 +68,57 @@ def _heads(change: dict) -> str:
 def test_a_forged_link_is_refused_in_a_sentence(value, words: str) -> None:
     """The browser unpacks a link; whatever is sent instead is refused before it is shown."""
     with pytest.raises(InvalidInput, match=words):
-        _linked(value)
+        KEPT.linked(text_of_link(value), "It")
 
 
 def test_a_link_has_the_figures_of_what_it_shows() -> None:
-    found = _linked({"text": (RECORDED / "recorded_bench.jsonl").read_text()})
-    assert json.loads(link_value(found)) == {"text": figures_only(found), "code": None}
-    long = replace(found, plan=replace(found.plan, runs=100))
-    assert json.loads(link_value(long))["text"] == ""
+    found = KEPT.linked(text_of_link({"text": (RECORDED / "recorded_bench.jsonl").read_text()}), "It")
+    assert KEPT.text(found) == figures_only(found)
+    assert KEPT.text(replace(found, plan=replace(found.plan, runs=100))) == ""
+
+
+RECORD = json.loads((RECORDED / "recorded_lossless.json").read_text())
+
+
+def changed(place: str, value: object) -> str:
+    """The recorded test of losslessness with another value at a place such as "findings.draws"."""
+    record = json.loads(json.dumps(RECORD))
+    *path, last = place.split(".")
+    part = record
+    for name in path:
+        part = part[int(name) if isinstance(part, list) else name]
+    part[last] = value
+    return json.dumps(record)
+
+
+def test_a_test_of_losslessness_comes_back_from_its_text() -> None:
+    record = read_losslessness(json.dumps(RECORD), "It")
+    assert read_losslessness(losslessness_text(record), "It") == record
+    assert len(losslessness_text(record)) < 4096  # a link holds it
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("findings.draws", 0), ("findings.draws", 1e300), ("findings.draws", -5), ("findings.lane", "generate"),
+        ("findings.lane", "<b>"), ("findings.lossless.p_value", 2.0), ("findings.lossless.p_value", float("nan")),
+        ("findings.lossy.total_variation", -0.1), ("findings.common.0.plain", 10**6),
+        ("findings.common.0.text", "x" * 2000), ("about.at", 1e11), ("about.pair.target.name", "x" * 2000),
+        ("findings.common", RECORD["findings"]["common"] * 9), ("findings.steps.checks.0.kind", "other"),
+        ("findings.steps.checks", RECORD["findings"]["steps"]["checks"] * 9),
+        ("findings.params.temperature", float("inf")),
+        ("about.pair", 5), ("about.at", "soon"), ("findings", None),
+    ],
+)  # fmt: skip
+def test_a_forged_test_of_losslessness_is_refused_in_a_sentence(place: str, value: object) -> None:
+    with pytest.raises(InvalidInput, match="It (is no result of the test of losslessness|has a value that no test)"):
+        read_losslessness(changed(place, value), "It")
+
+
+@pytest.mark.parametrize("text", ["", "5", "[]", "{}", "{", '{"about": {}}', "\ud800"])
+def test_what_is_no_test_of_losslessness_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="It is no result of the test of losslessness"):
+        read_losslessness(text.encode(errors="replace").decode(), "It")
 
 
 def test_a_tab_greets_until_it_has_a_result_and_every_visitor_alike() -> None:

@@ -40,6 +40,18 @@ export async function unpackResults(bytes) {
   return text;
 }
 
+// The result of a test of losslessness, which is short, as it is.
+export async function packTest(text) {
+  return text.length > MOST_TEXT ? null : seal(JSON.stringify([SCHEMA.results, JSON.parse(text)]), new BitWriter());
+}
+
+// Throws an Error if the bytes are damaged.
+export async function unpackTest(bytes) {
+  const [version, record] = (await unseal(bytes)).facts;
+  if (version !== SCHEMA.results) throw new OtherVersion("It was made by another version of this page.");
+  return JSON.stringify(record);
+}
+
 // Writes the values of rows. Returns how each column is written; null for one that the rows do not have.
 function packRows(rows, names, bits) {
   const valuesOf = (name) => rows.map((row) => row[name]);

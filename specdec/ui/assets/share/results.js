@@ -5,8 +5,18 @@ import { addPlace, mended } from "../lib/errors.js";
 import { textOf } from "../lib/files.js";
 import { offer } from "../lib/offered.js";
 import { opened as unpacked } from "./envelope.js";
-import { packResults, unpackResults } from "./packed_results.js";
+import { packResults, packTest, unpackResults, unpackTest } from "./packed_results.js";
 import { Copyable, FIGURES_ONLY, TOO_LONG } from "./share.js";
+
+// By the name of results, if they are not those of a plan.
+const PACKS = { lossless: packTest };
+const UNPACKS = { lossless: unpackTest };
+const WORDS = {
+  lossless: [
+    "The link contains the figures of the test and the continuations in its chart.",
+    "This result is too long for a link.",
+  ],
+};
 
 // The results in the address are opened by the server. Until it has opened or refused them, no recorded result is shown.
 let opened = () => {};
@@ -28,7 +38,7 @@ export function followAddress(props, trigger) {
     mended("address");
     if (!key) return opened();
     opening = expected();
-    const value = await unpacked(packed, unpackResults).then(
+    const value = await unpacked(packed, UNPACKS[key] ?? unpackResults).then(
       (text) => ({ text }),
       (error) => ({ problem: error.message }),
     );
@@ -72,11 +82,12 @@ export function link(element, props, watch, { key }) {
   const update = async () => {
     const { value } = props;
     const found = value ? JSON.parse(value) : null;
-    const packed = found?.text ? await packResults(found.text) : null;
+    const packed = found?.text ? await (PACKS[key] ?? packResults)(found.text) : null;
     if (value !== props.value) return; // there are other results by now
     const address = packed && resultLink({ [key]: toBase64(packed) });
-    field.set(address ?? "", address ? FIGURES_ONLY : TOO_LONG);
-    offer(key, { link: found && (address ?? ""), code: found?.code });
+    const words = (WORDS[key] ?? [FIGURES_ONLY, TOO_LONG])[address ? 0 : 1];
+    field.set(address ?? "", words);
+    offer(key, { link: found && (address ?? ""), code: found?.code, words });
     element.replaceChildren(...(found ? [el("h3", "", "Link to these results"), field.node] : []));
   };
   watch("value", update);

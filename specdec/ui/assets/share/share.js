@@ -144,14 +144,14 @@ function fileName(race) {
 // What a tab other than the race has to share.
 function partsOf(tab) {
   const key = resultsKey(tab);
-  const { link, files, code } = offeredBy(key);
+  const { link, files, code, words } = offeredBy(key);
   const results = link === undefined || link === null ? null : new Copyable("Link to these results");
   if (!results) {
     const address = new Copyable("Link to this tab");
     address.set(linkWith({ tab }));
     return [section("This tab", el("p", "sd-hint", key ? NOTHING : NO_RESULTS), address.node)];
   }
-  results.set(link, link ? FIGURES_ONLY : TOO_LONG);
+  results.set(link, words);
   return [
     section("These results", results.node),
     ...(Object.keys(files ?? {}).length ? [section("File", savers(files))] : []),
