@@ -32,7 +32,9 @@ def headline_figures(
     shares = {"engine": found.engine, "measured": found.speculation}
     figures = [make_figure(numbers.times_or_none(share), name) for name, share in shares.items() if share is not None]
     if (alpha := shown.lane.alpha) is not None:
-        figures.append(make_figure(numbers.percent(alpha), "acceptance"))
+        # With as many digits as the explanation below it gives the same figure.
+        kept = sentences.kept_and_needed(found)[0] if found.alpha == alpha else numbers.percent(alpha)
+        figures.append(make_figure(kept, "acceptance"))
     ours, theirs, started = written_ids(speculative), written_ids(plain), started_of(speculative)
     if started.params.greedy:
         same = f"{common_prefix(ours, theirs)} of {max(len(ours), len(theirs))}"
