@@ -49,8 +49,17 @@ def gains_table(trials: Sequence[Trial]) -> FigureTable | None:
         found = summarise([trial for trial in trials if trial.category == category])
         gains = [find(found, config) for config in lanes]
         rows.append([category, *(numbers.times_or_none(one.gain if one else None) for one in gains)])
-    columns = ["Category", *(config.label.replace("\u03b3 ", "\u03b3\u00a0") for config in lanes)]
-    return FigureTable("Median speed-up over plain generate", columns, rows, range(1, len(columns)))
+    columns = ["Category", *map(_short, lanes)]
+    caption = "Median speed-up over plain generate: our loop without a draft, at each \u03b3, and further lanes"
+    return FigureTable(caption, columns, rows, range(1, len(columns)))
+
+
+def _short(config: LaneConfig) -> str:
+    """The name of a lane as the head of a narrow column."""
+    if config == LOOP:
+        return "no draft"
+    length = f"\u03b3\u00a0{config.gamma}"
+    return length if config.lane == LOOP.lane else f"{config.row.label}, {length}"
 
 
 def benchmark_markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str:

@@ -20,6 +20,24 @@ class Definition:
     is_not: str
 
 
+# Words of the page that a newcomer does not know, by the key of the lane or the kind of token that they name.
+WORDS = {
+    "pair": "A pair is a target and a draft. The target, named first, is the model whose text you get. The draft, "
+    "behind the arrow, guesses tokens cheaply: a small model, a part of the target, or a search in the text. The "
+    "target checks every guess.",
+    "gamma": "\u03b3 (gamma) is how many tokens the draft guesses in a round. One pass of the target checks them all.",
+    "generate": "transformers' own generate(), with the target alone: one pass for each token. The speed-up is "
+    "measured against it.",
+    "speculative": "The draft guesses \u03b3 tokens, and one pass of the target checks them all. What stands is kept, "
+    "and each round ends with a token of the target's own.",
+    "speculative:0": "The same loop without guesses (\u03b3 0). What it gains over generate() does not come from "
+    "speculation.",
+    "accepted": "A guess that the target kept.",
+    "correction": "The target's own token, in place of the first guess that it did not keep.",
+    "bonus": "A token that the target adds for nothing when it kept every guess of the round.",
+    "rejected": "The first guess of a round that the target did not keep. The correction stands in its place.",
+    "discarded": "A guess after a rejected one. It built on a wrong token, so it is thrown away unchecked.",
+}
 DEFINITIONS = {
     "speed-up": Definition(
         "speed-up",

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from specdec.measure.step_test import StepFindings
 
 HEADLINES = {
-    "lossless": "No difference found; a bias of {detectable} or more (total variation) would have been found in 9 of "
-    "10 such tests.",
+    "lossless": "No difference found between the two samples. The same test catches the lossy version.",
     "not lossless": "Not lossless: the two samples differ by more than chance allows.",
     "steps": "Not lossless: {checks}.",
     "untested": "The draft made no guesses for this prompt, so nothing was tested.",
     "undecided": "Undecided: the test misses even the lossy version, so it is too weak.",
 }
+SEEN = "A bias of {detectable} or more (total variation) would have been found in 9 of 10 such tests."
 FOUND = (
     "{lane} {passes}: its sample and that of plain generate are {found} apart (total variation). Chance alone: {mean} "
     "on average, and at most {bound} in 999 of 1,000 tests. "
@@ -89,12 +89,13 @@ FLOAT32_FAILED = "The first difference could not be checked in float32; the log 
 def losslessness_headline(found: LosslessnessResult) -> str:
     if found.steps is not None and found.steps.differs:
         return HEADLINES["steps"].format(checks=_faults(found.steps))
-    return HEADLINES[found.verdict].format(detectable=size(found.lossless.detectable))
+    return HEADLINES[found.verdict]
 
 
 def losslessness_notes(found: LosslessnessResult) -> list[str]:
     """What is said below the headline: about the samples, and about the steps."""
-    return [sentence(found), steps_sentence(found.steps)]
+    sees = [SEEN.format(detectable=size(found.lossless.detectable))] if found.verdict == "lossless" else []
+    return [*sees, sentence(found), steps_sentence(found.steps)]
 
 
 def steps_sentence(found: StepFindings | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from specdec.lanes.table import LANES
-from specdec.report.definitions import DEFINITIONS
+from specdec.report.definitions import DEFINITIONS, WORDS
 from specdec.report.judge import SHRUNK
 from specdec.report.sentences import ORIGINS
 
@@ -17,6 +17,6 @@ def lane_list() -> str:
 
 
 def definitions() -> str:
-    """Names and meanings of figures, the sentences on where a race comes from, and what is noise, as JSON."""
+    """Meanings of figures and words, the sentences on where a race comes from, and what is noise, as JSON."""
     figures = {key: {"name": figure.name, "meaning": figure.meaning} for key, figure in DEFINITIONS.items()}
-    return json.dumps({"figures": figures, "shrunk": SHRUNK, "origins": ORIGINS})
+    return json.dumps({"figures": figures, "words": WORDS, "shrunk": SHRUNK, "origins": ORIGINS})

@@ -120,7 +120,7 @@ def test_charts_and_tables_are_saved(page):
     name, image = saved(".sd-saveChart button:text-is('PNG')")
     assert name == "specdec-bench-plot.png" and image.startswith(b"\x89PNG")
     name, drawing = saved(".sd-saveChart button:text-is('SVG')")
-    assert name == "specdec-bench-plot.svg" and b"Story" in drawing and b"rgb(255, 255, 255)" in drawing
+    assert name == "specdec-bench-plot.svg" and b"Speculative" in drawing and b"rgb(255, 255, 255)" in drawing
     resize(page, 390, 844)
     name, cells = saved(".sd-saveTable")
     lines = cells.decode().splitlines()

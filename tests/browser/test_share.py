@@ -274,7 +274,7 @@ def test_a_visitor_saves_a_race_as_a_page(page, browser, tmp_path):
     page.click("text=A chat model corrects a letter")
     page.wait_for_function("window.specdec.origin === 'gallery'")
     sentence = page.inner_text(".sd-headline")
-    assert "5.5 times as fast" in sentence
+    assert "7.5 times as fast" in sentence
     assert "This result: smollm2-135m-instruct" in page.inner_text(".sd-verdictOrigin")
     share(page)
     with page.expect_download() as saved:

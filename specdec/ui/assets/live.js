@@ -15,6 +15,7 @@ import { Stage } from "./race/stage.js";
 import { state } from "./lib/state.js";
 import { Status } from "./lib/status.js";
 import { walkTabs } from "./lib/tabs.js";
+import { explainWords } from "./lib/words.js";
 import { follow } from "./address_router.js";
 
 const GREETING = ["startup", "recording"]; // origins of a race that the page shows by itself; any other race replaces it
@@ -29,6 +30,7 @@ export async function mount(element, props, watch, lanes, definitions, again) {
   defineLanes(lanes);
   defineFigures(definitions);
   defineOrigins(definitions.origins);
+  explainWords();
   const view = new View(element, again);
   mounted(); // the buttons have what they need; an unreadable link must not block them
   const reader = new LineReader();

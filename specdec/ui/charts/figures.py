@@ -197,6 +197,10 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
             textfont={"size": TEXT}, constraintext="none", cliponaxis=False,
             marker=look | {"line": {"color": colour, "width": 1.5}},
         )  # fmt: skip
+    figure.add_scatter(
+        x=[None], y=[None], mode="markers", name="chance: the second bar ends here in 19 of 20 groups",
+        marker={"symbol": "square", "size": 13, "color": FAINT},
+    )  # fmt: skip
     for place, common in enumerate(found):
         low, high = chance_band(common.plain, common.lossless, draws)
         across = {"yref": "y", "y0": place - 0.375, "y1": place + 0.125}  # over the first two bars of three
@@ -205,7 +209,7 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=[name + NEAR for name in names], autorange="reversed"
     )
-    return _from_above(figure, 60 * len(names), legend=3, lines=2, right=36).update_layout(bargap=0.25)
+    return _from_above(figure, 60 * len(names), legend=4, lines=2, right=36).update_layout(bargap=0.25)
 
 
 def chance_band(one: int, other: int, draws: int) -> tuple[float, float]:

@@ -20,6 +20,7 @@ export class FormLine {
     this.edit.setAttribute("aria-expanded", "false");
     this.edit.setAttribute("aria-controls", "sd-ask");
     this.gamma = el("label", "sd-lineLength", "", [this.value, this.slider]);
+    this.gamma.dataset.word = "gamma";
     this.node = el("div", "sd-lineForm", "", [this.prompt, this.gamma, this.settings, this.edit]);
     this.slider.addEventListener("input", () => {
       const gamma = Number(this.slider.value);

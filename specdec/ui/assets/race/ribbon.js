@@ -1,5 +1,6 @@
 // A lane's text, token by token, each drawn by its kind. A round is one joined block.
 import { chance, el } from "../lib/dom.js";
+import { word } from "../lib/words.js";
 import { TokenText } from "./lines.js";
 import { kindsOf, momentOf } from "./race.js";
 
@@ -282,10 +283,8 @@ const quoted = (text) => `\u201c${text.replaceAll("\n", "\u21b5")}\u201d`;
 
 export function legend() {
   const items = KINDS.map(([kind, name, meaning]) => {
-    const item = el("li", `sd-key ${kind}`);
-    item.title = meaning;
-    item.append(el("span", `sd-token ${kind}`, name), el("span", "", meaning));
-    return item;
+    const token = el("span", `sd-token ${kind}`, "", [word(kind, name)]);
+    return el("li", `sd-key ${kind}`, "", [token, el("span", "", meaning)]);
   });
   return el("ul", "sd-legend", "", items);
 }

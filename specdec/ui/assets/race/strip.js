@@ -1,6 +1,7 @@
 // The passes of each lane, true to scale: a block is as wide as its pass took, and its tokens are below it.
 import { colourOf, el, isLarge, onLook } from "../lib/dom.js";
 import { labelOf } from "../lib/lanes.js";
+import { word } from "../lib/words.js";
 import { kindsOf } from "./race.js";
 
 const PASS = 12; // pixels, height of a pass
@@ -58,7 +59,10 @@ export class Strip {
     }
     this.rows.replaceChildren(
       ...[...this.#rows].map(([key, { track }]) =>
-        el("div", `sd-stripRow ${key.replace(":", "-")}`, "", [el("span", "", SHORT[key] ?? labelOf(key)), track]),
+        el("div", `sd-stripRow ${key.replace(":", "-")}`, "", [
+          el("span", "", "", [word(key, SHORT[key] ?? labelOf(key))]),
+          track,
+        ]),
       ),
     );
   }

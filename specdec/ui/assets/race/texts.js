@@ -2,6 +2,7 @@
 // the token under the pointer. Further lanes are in folds.
 import { el, fold } from "../lib/dom.js";
 import { labelOf } from "../lib/lanes.js";
+import { word } from "../lib/words.js";
 import { Ribbon, legend } from "./ribbon.js";
 
 const MAIN = ["generate", "speculative"];
@@ -51,7 +52,7 @@ export class Texts {
       if (MAIN.includes(lane)) {
         const body = el("div", "sd-boxBody", "", [ribbon.node]);
         body.addEventListener("scroll", () => cue(body), { passive: true });
-        const name = el("h2", "", lane === "generate" ? "Plain generate" : labelOf(lane));
+        const name = el("h2", "", "", [word(lane, lane === "generate" ? "Plain generate" : labelOf(lane))]);
         const node = el("div", `sd-box ${lane}`, "", [el("div", "sd-boxHead", "", [name, status]), body]);
         this.#boxes.set(lane, { ribbon, status, node, body });
       } else this.#boxes.set(lane, { ribbon, status, node: fold("", `${labelOf(lane)} text`, [ribbon.node]) });
