@@ -131,3 +131,27 @@ def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
         assert number.input_value() == typed
         number.fill(good)
         number.blur()
+
+
+def test_words_of_the_first_screen_explain_themselves(page) -> None:
+    """A resting pointer, the focus and a click show the meaning, to a screen reader too; Escape hides it."""
+    meaning = page.locator(".sd-meaning")
+    for selector, words in (
+        (".sd-pair .sd-word", "A pair is a target and a draft."),
+        ("#sd-line .sd-lineLength", "how many tokens the draft guesses"),
+        (".sd-box.generate .sd-word", "one pass for each token"),
+        (".sd-stripRow.speculative-0 .sd-word", "does not come from speculation"),
+        (".sd-key.rejected .sd-word", "that the target did not keep"),
+        (".sd-key.discarded .sd-word", "thrown away unchecked"),
+    ):
+        page.hover(selector)
+        page.wait_for_selector(f".sd-meaning:has-text('{words}')")
+        box = meaning.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 1440
+        assert page.get_attribute(selector, "aria-describedby") == meaning.get_attribute("id")
+        page.hover(".sd-headline")
+        page.wait_for_selector(".sd-meaning", state="hidden")
+    page.focus(".sd-box.speculative .sd-word")
+    page.wait_for_selector(".sd-meaning:has-text('one pass of the target checks them all')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".sd-meaning", state="hidden")

@@ -199,7 +199,7 @@ def test_drafting_without_a_second_model(page, monkeypatch):
     report(page, "Loaded: ")
     edit(page)
     page.click('#sd-choice label:has-text("auto")')
-    ask(page, 'He said "it\'s\\n done" and', tokens=48)
+    ask(page, 'He said "it\'s\\n done" and', tokens=24)  # after these comes a near tie
     run(page)
     assert re.fullmatch(r"(\d+) of \1", page.locator(".sd-figures dd").last.inner_text())
     assert re.search(r"auto: [\d.]+ guesses per round", notes(page))

@@ -90,12 +90,12 @@ def test_a_gallery_opens_its_races(at: str, folder, host, browser) -> None:
         assert cards.count() == 4 and not page.locator("#sd-tabs").is_visible()
         name = "h200-embedded"
         page.click(f'.sd-recordingCard[href="#recording={name}"]')
-        page.wait_for_function("window.specdec.verdicts === 1")
+        page.wait_for_function("() => window.specdec.verdicts === 1")
         assert "17 times as fast" in page.inner_text(SENTENCE)
         assert "A recording, not measured here · NVIDIA H200" in page.inner_text(".sd-verdictOrigin")
         assert page.locator(".sd-ribbon .sd-token").count() > 100 and page.locator(".sd-again:visible").count() == 0
         page.locator("#sd-line-gamma").fill("3")
-        page.wait_for_function("document.querySelector('.sd-verdictOrigin').textContent.includes('omputed')")
+        page.wait_for_function("() => document.querySelector('.sd-verdictOrigin').textContent.includes('omputed')")
         page.locator("[role=tab] >> nth=0").focus()
         page.keyboard.press("ArrowRight")
         page.wait_for_selector("#sd-how h2:has-text('One round in three steps')")
@@ -132,7 +132,7 @@ def test_a_page_in_a_frame_and_on_a_phone(folder, host, browser) -> None:
         frame.locator(".sd-recordingCard >> nth=2").click()
         frame.locator(f"{SENTENCE}:has-text('times as fast')").wait_for()
     with alone(browser, f"{host}/#recording=smollm2-letter", width=390) as page:
-        page.wait_for_function("window.specdec.verdicts === 1")
+        page.wait_for_function("() => window.specdec.verdicts === 1")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -143,7 +143,7 @@ def test_a_strangers_texts_stay_texts(folder, host, browser, tmp_path) -> None:
         with alone(browser, address) as page:
             if address.startswith("http"):
                 page.locator(".sd-recordingCard >> nth=3").click()
-            page.wait_for_function("window.specdec.verdicts === 1")
+            page.wait_for_function("() => window.specdec.verdicts === 1")
             assert HOSTILE.split("\u202e")[0] in page.inner_text(SENTENCE)
             page.click("[role=tab]:has-text('How it works')")
             page.wait_for_selector("#sd-how h2:visible")

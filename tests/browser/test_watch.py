@@ -104,10 +104,10 @@ def test_a_second_visitor_is_told_of_the_queue(browser, address, unhurried):
         for page in (one, other):
             open_page(page, address)
         ask(one, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=2048)
+        ask(other, tokens=8)
         lanes = one.evaluate("window.specdec.lanesStarted")
         one.click("#sd-run")
         one.wait_for_function(f"window.specdec.lanesStarted > {lanes}")
-        ask(other, tokens=8)
         other.click("#sd-run")
         other.wait_for_selector(".sd-status:has-text('1 ahead')")
         other.click("#sd-stop")  # frees the page at once, as nothing of it runs yet
@@ -136,7 +136,7 @@ def test_run_pressed_before_the_page_is_ready_runs(browser, address):
 def test_the_first_replay_is_guided_once(page):
     """Three short words say what is seen. A browser that has seen them, to their end or not, is not told again."""
     page.evaluate("localStorage.clear()")
-    ask(page, tokens=24)
+    ask(page, tokens=128)
     page.click("#sd-run")
     page.wait_for_selector(".sd-guide:visible")
     page.wait_for_function("document.querySelector('.sd-guide').textContent.startsWith('Each dark block')")
