@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from statistics import median
@@ -38,20 +39,25 @@ def benchmark_table(rows: Sequence[dict[str, Any]]) -> FigureTable:
     return FigureTable(MEDIANS, COLUMNS, [*map(summary_cells, rows)], range(2, 9), minor=MINOR)
 
 
-def gains_table(trials: Sequence[Trial]) -> FigureTable | None:
-    """A row for each category of prompts, and in it the speed-up of each lane; None for a single category."""
-    lanes = [s.lane_config for s in summarise(trials) if s.gains and s.lane_config != BASELINE]
-    categories = list(dict.fromkeys(trial.category for trial in trials))
-    if len(categories) < 2 or not lanes:
+def gains_table(rows: Sequence[dict[str, Any]]) -> FigureTable | None:
+    """A row for each category, and in it the speed-up of each lane; None for a single category.
+
+    ``rows``: those of ``measure.summary.summary_rows`` without the ones over all categories.
+    """
+    gains: dict[str, dict[LaneConfig, float]] = defaultdict(dict)
+    for row in rows:
+        found = gains[row["category"]]
+        if row["speedup"] and row["lane"] != BASELINE.lane:
+            found[LaneConfig(row["lane"], row["gamma"])] = row["speedup"]
+    lanes = list(dict.fromkeys(config for found in gains.values() for config in found))
+    if len(gains) < 2 or not lanes:
         return None
-    rows = []
-    for category in categories:
-        found = summarise([trial for trial in trials if trial.category == category])
-        gains = [find(found, config) for config in lanes]
-        rows.append([category, *(numbers.times_or_none(one.gain if one else None) for one in gains)])
+    cells = [
+        [category, *(numbers.times_or_none(found.get(config)) for config in lanes)] for category, found in gains.items()
+    ]
     columns = ["Category", *map(_short, lanes)]
     caption = "Median speed-up over plain generate: our loop without a draft, at each \u03b3, and further lanes"
-    return FigureTable(caption, columns, rows, range(1, len(columns)))
+    return FigureTable(caption, columns, cells, range(1, len(columns)))
 
 
 def _short(config: LaneConfig) -> str:

@@ -45,6 +45,7 @@ LARGEST = 1e12  # the largest count or number of seconds
 Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 Text = Annotated[str, Field(max_length=1000)]  # may be a path
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
+Moment = Annotated[float, Field(ge=0, lt=1e11)]  # seconds since 1970
 
 
 @with_config(OPEN)
@@ -52,7 +53,7 @@ class Head(TypedDict):
     """The first line of results: what was measured. ``at`` is the time of its beginning, in seconds since 1970."""
 
     version: Literal[4]
-    at: Annotated[float, Field(ge=0, lt=1e11)]
+    at: Moment
     pair: PairFacts
     machine: MachineFacts
     versions: Annotated[dict[Name, Name], Field(max_length=20)]
@@ -70,7 +71,7 @@ TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
 class About(TypedDict):
     """What figures are measured on. ``at``: the time of the beginning, in seconds since 1970."""
 
-    at: float
+    at: Moment
     pair: PairFacts
     machine: MachineFacts
     versions: dict[str, str]

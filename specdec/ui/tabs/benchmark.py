@@ -177,13 +177,14 @@ def _size(
 
 def _tables(trials: Sequence[Trial]) -> str:
     """A row for each lane over all prompts, one for each category of prompts, and folds with all that is measured."""
-    every, lanes = benchmark_table(summary_rows(trials)), len(summarise(trials))
-    kept = by_place([(s.lane_config, pool(side.lane for side in s.sides)) for s in summarise(trials) if s.sides])
+    summaries, found = summarise(trials), summary_rows(trials)
+    every, lanes = benchmark_table(found), len(summaries)
+    kept = by_place([(s.lane_config, pool(side.lane for side in s.sides)) for s in summaries if s.sides])
     places = html.folded("By place in the draft", html.table_html(kept)) if kept else ""
     if (rows := len(every.rows)) == lanes:
         return html.table_html(every) + places
     overall = every.part(range(rows - lanes, rows), slice(1, None))
-    gains = gains_table(trials)
+    gains = gains_table(found[: rows - lanes])
     by_category = html.table_html(gains) if gains else ""
     return html.table_html(overall) + by_category + html.folded("All figures", html.table_html(every)) + places
 

@@ -154,7 +154,7 @@ class ResultPanel:
     def __init__(self, name: str):
         look: dict[str, Any] = {"elem_classes": "sd-fragment", "apply_default_css": False}
         self._verdict = gr.HTML("", elem_id=f"sd-{name}-verdict", js_on_load=_KEEP_FOLDS, **look)
-        with gr.Column(elem_classes="sd-measured", elem_id=f"sd-{name}-measured"):
+        with gr.Column():  # in it a phone shows the table first
             self._plot = figure_place(f"sd-{name}-plot")
             self._table = gr.HTML("", elem_id=f"sd-{name}-table", js_on_load=_KEEP_FOLDS, **look)
         self._map = CostMap(name)

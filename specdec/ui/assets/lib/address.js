@@ -1,6 +1,7 @@
 // The part of the address after "#", which no server sees: settings, one packed result, and a tab.
 export const LONGEST = 4096; // characters of a link to a result; longer results are offered as a file
-const TAB_OF = { sweep: "best-gamma", bench: "benchmark", lossless: "lossless" }; // the tabs that open results of the address
+// The tabs that open results of the address.
+const TAB_OF = { sweep: "best-gamma", bench: "benchmark", lossless: "lossless" };
 const NO_SETTINGS = ["run", "tab", ...Object.keys(TAB_OF)];
 
 // A part of the address, or null: "run", "tab", or a name of results.

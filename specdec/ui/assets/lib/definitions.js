@@ -1,5 +1,5 @@
-// What figures are called, what they and other words mean, and when two times are alike, from the server. `mount` sets all of it before
-// anything is drawn.
+// What figures are called, what they and other words mean, and when two times are alike, from the server. `mount` sets
+// all of it before anything is drawn.
 let figures = {}; // by the keys of the figures
 let words = {}; // by the keys of lanes, the kinds of tokens and others
 let shrunk = 1; // below this, the ratio of two times that cannot shrink is noise

@@ -1,6 +1,7 @@
 // The clock of a replay: measured seconds, slowed down or not, with the controls of a player.
 import { button, drawSign, el, enlarge, isLarge, nextFrame, sign } from "../lib/dom.js";
 
+const LARGER = "Larger text and strip, for a room";
 const LASTS = 8; // seconds of replay for the slowest lane
 const SLOW = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
@@ -30,8 +31,8 @@ export class Replay {
     this.speeds = el("span", "sd-speeds");
     this.speeds.setAttribute("role", "group");
     this.speeds.setAttribute("aria-label", "Speed of the replay");
-    this.larger = button("sd-icon sd-larger", "A+", () => this.#enlarge(), "Larger text and strip, for a room");
-    this.larger.title = "Larger text and strip, for a room";
+    this.larger = button("sd-icon sd-larger", "A+", () => this.#enlarge(), LARGER);
+    this.larger.title = LARGER;
     this.larger.setAttribute("aria-pressed", String(isLarge()));
     this.node = el("div", "sd-replay", "", [
       sign("start", "Replay from the start", () => this.restart()),

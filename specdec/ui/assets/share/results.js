@@ -6,8 +6,10 @@ import { textOf } from "../lib/files.js";
 import { offer } from "../lib/offered.js";
 import { opened as unpacked } from "./envelope.js";
 import { packResults, packTest, unpackResults, unpackTest } from "./packed_results.js";
-import { Copyable, FIGURES_ONLY, TOO_LONG } from "./share.js";
+import { Copyable } from "./share.js";
 
+// What is said beside a link, and where there is none because it would be too long.
+const OF_A_PLAN = ["The link contains figures only, no text.", "These results are too long for a link. Save them."];
 // By the name of results, if they are not those of a plan.
 const PACKS = { lossless: packTest };
 const UNPACKS = { lossless: unpackTest };
@@ -85,7 +87,7 @@ export function link(element, props, watch, { key }) {
     const packed = found?.text ? await (PACKS[key] ?? packResults)(found.text) : null;
     if (value !== props.value) return; // there are other results by now
     const address = packed && resultLink({ [key]: toBase64(packed) });
-    const words = (WORDS[key] ?? [FIGURES_ONLY, TOO_LONG])[address ? 0 : 1];
+    const words = (WORDS[key] ?? OF_A_PLAN)[address ? 0 : 1];
     field.set(address ?? "", words);
     offer(key, { link: found && (address ?? ""), code: found?.code, words });
     element.replaceChildren(...(found ? [el("h3", "", "Link to these results"), field.node] : []));

@@ -12,8 +12,6 @@ import { LARGEST } from "../race/race.js";
 import { askServer, menuPlace } from "../lib/server.js";
 import { onTab, tabShown } from "../lib/tabs.js";
 
-export const FIGURES_ONLY = "The link contains figures only, no text.";
-export const TOO_LONG = "These results are too long for a link. Save them.";
 const NOTHING = "Nothing to share yet. Measure something here or open results; then their link is here.";
 const NO_RESULTS = "What this tab shows has no link and no file of its own.";
 
