@@ -79,11 +79,7 @@ class Kept(Generic[Found]):
 
 def kept_results(key: str) -> Kept[Results]:
     """Results of a sweep or a benchmark."""
-    return Kept(f"recorded_{key}.jsonl", _results_of_file, _results_of_link, _results_text)
-
-
-def _results_of_file(text: str, name: str) -> Results:
-    return read_results(text, name)
+    return Kept(f"recorded_{key}.jsonl", read_results, _results_of_link, _results_text)
 
 
 def _results_of_link(text: str, name: str) -> Results:

@@ -205,7 +205,7 @@ def test_reading_what_a_visitor_sends_waits_in_the_line(address, page, monkeypat
     monkeypatch.setattr("specdec.ui.jobs.queue.GRACE", WAIT)
     go = threading.Event()
     for name in (
-        "tabs.results_io.read_results",
+        "tabs.results_io.text_of_link",  # of every tab
         "tabs.compare.read_results",
         "tabs.benchmark.parse_prompts",
         "page.code_answer",
