@@ -27,8 +27,8 @@ COLUMNS = (
 )  # fmt: skip
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
 MEDIANS = (
-    "Figures of the run with the median speed-up over plain generate (lowest\u2013highest of all runs), after the "
-    "first token"
+    "For each lane, the figures of its own run with the median speed-up over plain generate (lowest\u2013highest of "
+    "all its runs), after the first token"
 )
 CLOSED_FORM_COLUMNS = ("\u03b3", "acceptance", "c", "v", "predicted", "measured", "measured / predicted")
 LIMIT_COLUMNS = ("Lane", "\u03b3", "least ms per token (computed)", "ms per token (measured)", "share of the limit")

@@ -36,7 +36,7 @@ WORDS = {
     "correction": "The target's own token, in place of the first guess that it did not keep.",
     "bonus": "A token that the target adds for nothing when it kept every guess of the round.",
     "rejected": "The first guess of a round that the target did not keep. The correction stands in its place.",
-    "discarded": "A guess after a rejected one. It built on a wrong token, so it is thrown away unchecked.",
+    "discarded": "A guess after a rejected one. It continued a wrong token, so it is thrown away.",
 }
 DEFINITIONS = {
     "speed-up": Definition(

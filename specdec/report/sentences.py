@@ -18,7 +18,8 @@ from specdec.report.verdict import Note
 # The headline. ``subject`` is "speculative decoding", "\u03b3 5", ``FASTEST`` or another lane, as within a sentence;
 # ``Subject`` is the same with a capital, as at its beginning.
 HEADLINES = {
-    Kind.FASTER: "{Subject} is {times} times as fast as plain generate{runs}.",
+    Kind.FASTER: "{Subject} is {times} times as fast as plain generate{runs}: {engine}x from our loop, "
+    "times {speculation}x from speculation.",
     Kind.FASTER_UNSPLIT: "{Subject} is {times} times as fast as plain generate{runs}.",
     Kind.FASTER_PERHAPS: "{Subject} is {times} times as fast as plain generate{runs}. {engine}x is our loop alone; "
     "the {speculation}x of speculation is within the noise.",
@@ -50,7 +51,6 @@ HEADLINES = {
 
 # The line below the headline. A kind without a row has none.
 SHARES = {
-    Kind.FASTER: "The gain is {engine}x from our loop times {speculation}x from speculation.",
     Kind.UNCLEAR: "Our loop alone gives {engine}x, times {speculation}x from speculation.",
     Kind.SLOWER: "Our loop alone gives {engine}x, times {speculation}x from speculation.",
     Kind.FASTER_UNSPLIT: "The share of speculation is not known, because our loop without a draft did not run.",
@@ -329,7 +329,8 @@ def _runs(found: Judgement) -> str:
     if found.runs < 2 or found.spread is None:
         return " (1 run, with a stall)" if found.stalled else " (1 run)"
     low, high = _ends(found)
-    return f" (median of {runs(found.runs)}, {low}\u2013{high}x)"
+    each = f"all {low}x" if low == high else f"{low}\u2013{high}x"
+    return f" (median of {runs(found.runs)}, {each})"
 
 
 def _ends(found: Judgement) -> tuple[str, str]:
@@ -368,9 +369,13 @@ def ahead(jobs: int, left: float | None) -> str:
     return f"{jobs} ahead." if left is None else f"{jobs} ahead, about {duration(left)}."
 
 
-def work_ahead(name: str, count: int, tokens: int, seconds: float | None) -> str:
+def calls(count: int, tokens: int) -> str:
+    """The work of a measurement: calls that write so many tokens each."""
+    return f"{count:,} call{'s' * (count != 1)} of {tokens:,} tokens"
+
+
+def work_ahead(work: str, seconds: float | None) -> str:
     """The work of a measurement, with its time if the speed of this machine is known."""
-    work = f"{count:,} {name}{'s' * (count != 1)} of {tokens:,} tokens"
     return f"{work}." if seconds is None else f"About {duration(seconds)}: {work}."
 
 

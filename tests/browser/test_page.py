@@ -142,7 +142,7 @@ def test_words_of_the_first_screen_explain_themselves(page) -> None:
         (".sd-box.generate .sd-word", "one pass for each token"),
         (".sd-stripRow.speculative-0 .sd-word", "does not come from speculation"),
         (".sd-key.rejected .sd-word", "that the target did not keep"),
-        (".sd-key.discarded .sd-word", "thrown away unchecked"),
+        (".sd-key.discarded .sd-word", "thrown away"),
     ):
         page.hover(selector)
         page.wait_for_selector(f".sd-meaning:has-text('{words}')")

@@ -126,7 +126,7 @@ test("a round is read step by step, as the record has it", () => {
   click(all(`${ours} .sd-round`)[number].querySelector(".correction"));
   assert.equal(words(".sd-card h2"), `Round ${number} of ${spoken.length - 1}`);
   assert.equal(all(".sd-round.current .correction").length, 1);
-  const names = { accepted: "kept", rejected: "not kept", discarded: "never checked" };
+  const names = { accepted: "kept", rejected: "not kept", discarded: "discarded" };
   assert.deepEqual(
     all(".sd-verdicts tbody tr").map((row) => row.cells[row.cells.length - 1].textContent),
     spoken[number].draft.map(({ status }) => names[status]),

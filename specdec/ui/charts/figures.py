@@ -23,7 +23,7 @@ from specdec.ui.charts.labels import apart, shown
 
 # Colours of marks in both themes: their contrast is at least 3:1 on the white page and on the dark one.
 BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#4a948e"
-TEXT, LINE = 14, 20  # pixels: the size of text, and the height of a line
+TEXT, SMALL, LINE = 14, 12, 20  # pixels: the size of text and of small text, and the height of a line
 MOST = MAX_GAMMA + 0.5  # where the charts over draft lengths end
 MOST_DOTS = 120  # of a row
 FAINT = "rgba(128, 128, 128, 0.25)"
@@ -132,7 +132,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     """A row for each lane at each draft length: its speed-up over all prompts, with a bar from lowest to highest run.
 
     Drawn from top to bottom, so that the lanes' names are horizontal on a phone too. Where there is more than one
-    category of prompts, small dots below the bar are the medians of the categories.
+    category of prompts, small dots below the bar are the medians of the categories, and the outer two have names.
     """
     lanes = [s for s in summarise(trials) if s.gains and s.lane_config != BASELINE]
     groups = list(dict.fromkeys(trial.category for trial in trials))
@@ -143,11 +143,14 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
         config, gains, middle = lane.lane_config, lane.gains, median_low(lane.gains)
         colour = COLOURS[config.row.colour]
         found = [(c, s.gain) for c, group in categories if (s := find(group, config)) and s.gain]
+        ends = {min(found, key=_gain): "left", max(found, key=_gain): "right"} if len(found) > 1 else {}
         figure.add_scatter(
-            x=[gain for _, gain in found], y=[place + 0.26] * len(found), mode="markers", showlegend=False,
+            x=[gain for _, gain in found], y=[place + 0.26] * len(found), mode="markers+text", showlegend=False,
             marker={"color": colour, "size": 6, "opacity": 0.55, "symbol": "circle"},
-            text=[f"{shown(category)}: {gain:.2f}x" for category, gain in found],
-            hovertemplate="%{text}<extra></extra>",
+            text=[f"\u00a0{shown(category)}\u00a0" if (category, gain) in ends else "" for category, gain in found],
+            textposition=[f"middle {ends.get(one, 'right')}" for one in found], cliponaxis=False,
+            textfont={"size": SMALL}, customdata=[f"{shown(category)}: {gain:.2f}x" for category, gain in found],
+            hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip
         figure.add_scatter(
             x=[middle], y=[place], name=config.label, mode="markers", showlegend=False,
@@ -161,8 +164,8 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
             textposition="middle right", hoverinfo="skip", showlegend=False, cliponaxis=False,
         )  # fmt: skip
         widest = max(widest, *gains, *(gain for _, gain in found))
-    dots = "<br>small dots: one category of prompts each" if categories else ""
-    title = f"Speed-up over plain generate (times)<br>marks: median run, bars: lowest to highest{dots}"
+    dots = ", dots: categories" if categories else ""
+    title = f"Speed-up over plain generate (times)<br>marks: median run, bars: all runs{dots}"
     figure.update_xaxes(title_text=title, range=[0, 1.15 * widest])  # leaves room for a label right of the widest bar
     lines = [_line("y domain", 0, 1, "x", 1, GREY)]
     lines += [_line("x domain", 0, 1, "y", at - 0.5, FAINT) for at in range(1, len(lanes))]
@@ -171,8 +174,15 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     lines_of = (shown(lane.lane_config.label.replace("\u03b3 ", "\u03b3\u00a0")).split("<br>") for lane in lanes)
     names = ["<br>".join(line + NEAR for line in parts) for parts in lines_of]
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5])
-    figure = _from_above(figure, 52 * len(names), legend=0, lines=3 + bool(dots), right=64)
+    figure.add_annotation(
+        text="plain generate", x=1, y=0, yref="y domain", xanchor="left", yanchor="top", showarrow=False, xshift=-6
+    )
+    figure = _from_above(figure, 52 * len(names) + LINE, legend=0, lines=3, right=64).update_layout(margin_b=10 + LINE)
     return figure.update_layout(hovermode="closest")
+
+
+def _gain(found: tuple[str, float]) -> float:
+    return found[1]
 
 
 def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:

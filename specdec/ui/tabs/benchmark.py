@@ -19,7 +19,7 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_prompts
 from specdec.measure.results.format import Results
 from specdec.measure.summary import summarise, summary_rows
-from specdec.report import provenance
+from specdec.report import provenance, sentences
 from specdec.report.benchmark import EXPORTS, benchmark_json, benchmark_table, gains_table
 from specdec.report.provenance import HERE, Origin, plan_settings
 from specdec.report.tables import by_place
@@ -171,8 +171,8 @@ def _size(
     """The work of a benchmark with these values, for ``Buttons.estimate``."""
     many = whole_or_none(FIRST, first)
     prompts = sum(min(found, many or found) for found in Counter(categories).values())
-    calls = prompts * len(_configs(lanes, gammas)) * integer("Runs", runs)
-    return "call", calls, integer("New tokens", tokens)
+    count, length = prompts * len(_configs(lanes, gammas)) * integer("Runs", runs), integer("New tokens", tokens)
+    return sentences.calls(count, length), count, length
 
 
 def _tables(trials: Sequence[Trial]) -> str:

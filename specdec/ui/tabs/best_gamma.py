@@ -62,7 +62,7 @@ class GammaTab:
         self._jobs, self._limits = jobs, limits
         self._examples = {item.name: item for item in examples}
         gr.HTML(
-            '<p class="sd-lede">Measures every draft length here and names the fastest.</p>',
+            '<p class="sd-lede">Measures every draft length \u03b3 (guesses per round), and names the fastest.</p>',
             apply_default_css=False,
         )
         self._prompt, self._chat = ask.prompt, ask.chat
@@ -224,7 +224,8 @@ def _params(tokens: float | None, temperature: float | None) -> SamplingParams:
 
 def _size(chosen: Sequence[str], tokens: float, runs: float) -> tuple[str, int, int]:
     """The work of a sweep with these values, for ``Buttons.estimate``."""
-    return "call", len(CONFIGS) * len(chosen) * integer("Runs", runs), integer("New tokens", tokens)
+    count, length = len(CONFIGS) * len(chosen) * integer("Runs", runs), integer("New tokens", tokens)
+    return sentences.calls(count, length), count, length
 
 
 def fastest_outcome(outcomes: Sequence[PredictedRun]) -> PredictedRun:

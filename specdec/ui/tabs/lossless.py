@@ -151,7 +151,8 @@ class LosslessTab:
 
 def _size(draws: float | None) -> tuple[str, int, int]:
     """The work of a test, for the estimate beside Start."""
-    return "continuation", PARTS * integer("Draws", draws), TOKENS
+    count = integer("Draws", draws)
+    return f"{PARTS} \u00d7 {count:,} continuations of {TOKENS} tokens", PARTS * count, TOKENS
 
 
 def _progress(step: Progress) -> str:

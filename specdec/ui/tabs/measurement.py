@@ -80,19 +80,19 @@ class Buttons:
     ) -> None:
         """Show beside Start how long it will take, when ``tab`` is opened and when a field changes.
 
-        ``size_of`` turns the fields' values into the work: a name for a unit of it, the number of units, and the tokens
-        of each. ``by_race``: until a job of this kind has run, a race gives the time of a token. ``after`` is a
-        listener that changes one of the fields without an event.
+        ``size_of`` turns the fields' values into the work: in words, the number of its parts, and the tokens of each.
+        ``by_race``: until a job of this kind has run, a race gives the time of a token. ``after`` is a listener that
+        changes one of the fields without an event.
         """
 
         def say(*values: Any) -> str:
             try:
-                name, count, tokens = size_of(*values)
+                work, count, tokens = size_of(*values)
             except SpecdecError:
                 return ""  # Start shows what is wrong
             if not (0 < count <= MOST_CALLS and 0 < tokens <= jobs.limits.new_tokens):
                 return ""
-            return sentences.work_ahead(name, count, tokens, jobs.expected(self.name, count * tokens, by_race))
+            return sentences.work_ahead(work, jobs.expected(self.name, count * tokens, by_race))
 
         said: Values = {"fn": say, "inputs": fields, "outputs": self._estimate, "queue": False} | INTERNAL
         gr.on([tab.select, *(field.change for field in fields)], trigger_mode="always_last", **said)

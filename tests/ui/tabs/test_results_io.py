@@ -134,17 +134,18 @@ def test_a_tab_greets_until_it_has_a_result_and_every_visitor_alike() -> None:
 
 
 def test_what_a_measurement_takes_is_said_in_words() -> None:
-    assert sentences.work_ahead("call", 57, 64, None) == "57 calls of 64 tokens."
-    assert sentences.work_ahead("call", 57, 64, 40.4) == "About 40\u00a0s: 57 calls of 64 tokens."
-    assert sentences.work_ahead("call", 7200, 1, 11654) == "About 3\u00a0h 14\u00a0min: 7,200 calls of 1 tokens."
+    assert sentences.work_ahead(sentences.calls(57, 64), None) == "57 calls of 64 tokens."
+    assert sentences.work_ahead(sentences.calls(57, 64), 40.4) == "About 40\u00a0s: 57 calls of 64 tokens."
+    long = sentences.work_ahead(sentences.calls(7200, 1), 11654)
+    assert long == "About 3\u00a0h 14\u00a0min: 7,200 calls of 1 tokens."
     assert sentences.calls_left(0, 7200, 1.625) == "0 of 7,200 calls, about 3\u00a0h 15\u00a0min left."
     assert sentences.calls_left(1, 57, None) == "1 of 57 calls."
 
 
 def test_what_there_is_to_do_follows_the_fields() -> None:
-    assert best_gamma._size(["Story", "Digits"], 64, 3) == ("call", 19 * 2 * 3, 64)
-    assert benchmark._size(["a", "a", "b"], [], "3 5", 64, 3, "") == ("call", 3 * 4 * 3, 64)
-    assert benchmark._size(["a", "a", "b"], [], "3 5", 64, 3, "1") == ("call", 2 * 4 * 3, 64)
+    assert best_gamma._size(["Story", "Digits"], 64, 3) == ("114 calls of 64 tokens", 19 * 2 * 3, 64)
+    assert benchmark._size(["a", "a", "b"], [], "3 5", 64, 3, "") == ("36 calls of 64 tokens", 3 * 4 * 3, 64)
+    assert benchmark._size(["a", "a", "b"], [], "3 5", 64, 3, "1") == ("24 calls of 64 tokens", 2 * 4 * 3, 64)
     for fields in ((["a"], [], "soon", 64, 3, ""), (["a"], [], "3", None, 3, ""), (["a"], [], "3", 64, 0.5, "")):
         with pytest.raises(InvalidInput):
             benchmark._size(*fields)

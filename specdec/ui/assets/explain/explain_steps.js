@@ -103,7 +103,7 @@ function checking(story) {
   };
 }
 
-// 3: which guesses were kept, replaced or never checked; then the time of the round, and what it saved.
+// 3: which guesses were kept, replaced or discarded; then the time of the round, and what it saved.
 function settling(story) {
   const { round, times } = story;
   const kept = keptOf(round);
@@ -121,7 +121,7 @@ function settling(story) {
       rows.push(
         new Row(
           story,
-          `${counted(count, "token")}, one by one`,
+          `${counted(count, "token")}, without guesses`,
           times.alone.map((seconds) => ["one", seconds]),
         ),
       );
@@ -145,7 +145,7 @@ function settling(story) {
 }
 
 // The text with the round's outcome, and the turn in which each token gets it. The correction comes at the first
-// rejected guess, before the guesses that were never checked.
+// rejected guess, before the discarded guesses.
 function outcomeOf({ round, words }, kept, finished = false) {
   const { node, marks } = lineOf(words);
   const turns = round.draft.map(({ status }, at) => ({
@@ -172,14 +172,14 @@ function captionOf(round, kept) {
     return `The target agrees with ${count === 1 ? "the guess" : `all ${inWords(count)} guesses`}.${more}`;
   }
   const stand = sentence(`${counted(kept, "guess", "guesses")} ${kept === 1 ? "is" : "are"} kept.`);
-  const behind = kept + 1 < count ? " The guesses after it were never checked." : "";
+  const behind = kept + 1 < count ? " What was guessed after it continues a wrong word and is discarded." : "";
   return `${stand} The first rejected guess is struck out, and the target's own token replaces it.${behind}`;
 }
 
 function worthOf(times, count) {
   if (times.round === null || !times.alone) return "";
-  const tokens = counted(count, "token");
-  const alone = `One by one, ${tokens} took ${milliseconds(sum(times.alone))}.`;
+  const [tokens, them] = [counted(count, "token"), count === 1 ? "it" : "them"];
+  const alone = `Without guesses, our loop took ${milliseconds(sum(times.alone))} for ${them}.`;
   return ` The round wrote ${tokens} in ${milliseconds(times.round)}. ${alone}`;
 }
 
@@ -189,7 +189,7 @@ function spokenOf({ round, words }, kept) {
   if (kept < names.length) parts.push(`not kept ${names[kept]}`);
   if (words.added !== null)
     parts.push(`${round.token_kind === "bonus" ? "added" : "replaced by"} ${shown(words.added)}`);
-  if (kept + 1 < names.length) parts.push(`never checked ${names.slice(kept + 1).join(", ")}`);
+  if (kept + 1 < names.length) parts.push(`discarded ${names.slice(kept + 1).join(", ")}`);
   return parts.join("; ");
 }
 

@@ -9,7 +9,7 @@ export const KINDS = [
   ["correction", "Correction", "the target's replacement"],
   ["bonus", "Bonus", "extra after a perfect round"],
   ["rejected", "Rejected", "not kept"],
-  ["discarded", "Discarded", "never checked"],
+  ["discarded", "Discarded", "not used"],
 ];
 const WORDS = Object.fromEntries(KINDS.map(([kind, name, meaning]) => [kind, `${name}: ${meaning}`]));
 WORDS.target = "Written by the target; there was no guess here";

@@ -27,7 +27,7 @@ const BLOCK = new Map([
   ["Draw", ["Draw", "guesses are kept up to the last draw below its block test"]],
 ]);
 const SAMPLED = 3; // the first of the columns that only sampling needs
-const RESULTS = { accepted: "kept", rejected: "not kept", discarded: "never checked" };
+const RESULTS = { accepted: "kept", rejected: "not kept", discarded: "discarded" };
 
 export class RoundCard {
   #race = null;
