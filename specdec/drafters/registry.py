@@ -11,6 +11,7 @@ from specdec.drafters.base import DraftMethod
 from specdec.drafters.draft_model import DraftModel
 from specdec.drafters.eagle3 import Eagle3
 from specdec.drafters.early_exit import EarlyExit
+from specdec.drafters.forms import FORMS
 from specdec.drafters.mtp import Mtp
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.drafters.suffix import Suffix
@@ -18,6 +19,7 @@ from specdec.errors import InvalidInput, quoted
 
 # In the order of the page's choices.
 METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp)
+ALIASES = {"ngram": PromptLookup.kind, "pld": PromptLookup.kind}  # what other engines call a way to draft
 
 
 def methods(others: bool = True) -> tuple[type[DraftMethod], ...]:
@@ -38,12 +40,19 @@ def method_of(text: str, others: bool = True) -> DraftMethod | None:
 
 
 def _refuse_mistyped(text: str) -> str:
-    """Return the name of a model. Raises ``InvalidInput`` where it is nearly the name of a way to draft."""
+    """Return the name of a model. Raises ``InvalidInput`` where it is nearly the name of a way to draft, or no name."""
     forms = {row.kind: row.form for row in METHODS[1:]}
-    named = text.partition(":")[0]
-    meant = get_close_matches(named.lower(), forms, n=1, cutoff=0.8)
-    if meant and "/" not in named and not os.path.exists(text):
+    named, colon, _ = text.lower().partition(":")
+    if not named or "/" in named or os.path.exists(text):
+        return text
+    meant = [ALIASES[named]] if named in ALIASES else get_close_matches(named, forms, n=1, cutoff=0.8)
+    meant = meant or [kind for kind in forms if named in kind.split("-")]
+    if meant:
         raise InvalidInput(f"There is no way to draft {quoted(text)}. Write {forms[meant[0]]}.")
+    if named == "none":
+        raise InvalidInput("To draft nothing, leave the draft out and choose \u03b3 0.")
+    if colon and "/" not in text:  # no hub id has one
+        raise InvalidInput(f"There is no way to draft {quoted(text)}. Write one of: {'; '.join(FORMS.values())}.")
     return text
 
 

@@ -34,6 +34,7 @@ from specdec.models.unread import as_quantized, numbers_in, quantization, refuse
 from specdec.runtime.memory import free_bytes
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
+EMBEDDED_NAME = "embedded"  # of the target and of the draft model that ship with the package
 _DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in DTYPES}
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # the names under which configs count experts
 
@@ -128,14 +129,19 @@ def plan_pair(
     name, method = None, _method(draft)
     if not (target is None or isinstance(target, (str, Path))):
         raise _no_name("target", target)
-    if target is None or (isinstance(target, str) and not target.strip()):
-        if isinstance(method, DraftModel):
+    own_draft = DraftModel(str(EMBEDDED / "draft"))
+    if method == DraftModel(EMBEDDED_NAME):
+        method = own_draft
+    written = target.strip() if isinstance(target, str) else target
+    if written in (None, "", EMBEDDED_NAME):
+        foreign = method if isinstance(method, DraftModel) and method != own_draft else None
+        if foreign and not written:
             raise InvalidInput(
-                f"The draft {_written(method)} is a model, and there is no target for it. Give a target too, or draft "
+                f"The draft {_written(foreign)} is a model, and there is no target for it. Give a target too, or draft "
                 "in another way, such as prompt-lookup."
             )
-        target, name = str(EMBEDDED / "target"), "embedded"
-        method = method or DraftModel(str(EMBEDDED / "draft"))
+        target, name = str(EMBEDDED / "target"), None if foreign else EMBEDDED_NAME
+        method = method or own_draft
         # Float32 everywhere, so that its texts are the same on every machine, except for near-ties.
         dtype, draft_dtype = ("float32" if kind == "auto" else kind for kind in (options.dtype, options.draft_dtype))
         options = replace(options, dtype=dtype, draft_dtype=draft_dtype)
@@ -277,9 +283,9 @@ def load_pair(
 ) -> Pair:
     """Load a target and a draft. Without arguments it is the embedded pair, which needs no network.
 
-    - ``target``, ``draft``: a hub id, a folder, or a GGUF file ("model.gguf", "owner/name:model.gguf"). ``draft`` may
-      also be a way to draft, as a value (``PromptLookup()``) or as text ("prompt-lookup"). Without a draft only gamma 0
-      can run. An empty text counts as none.
+    - ``target``, ``draft``: a hub id, a folder, a GGUF file ("model.gguf", "owner/name:model.gguf"), or "embedded" for
+      the models that ship with the package. ``draft`` may also be a way to draft, as a value (``PromptLookup()``) or as
+      text ("prompt-lookup"). Without a draft only gamma 0 can run. An empty text counts as none.
     - ``device``: "auto" is the CUDA GPU if there is one, else the CPU.
     - ``dtype``, ``draft_dtype``: a name such as "float16". "auto" is bfloat16 on a GPU that computes in it (compute
       capability 8.0 or more) and float16 on an older one. It is float32 on a CPU and for the embedded pair.

@@ -178,7 +178,8 @@ def test_a_method_of_another_package_is_named_like_the_rest(offered) -> None:
     """It takes no text of this table, and a page for strangers does not know it."""
     assert registry.method_of("echo:2") == Echo(2) and "echo, of an installed package" in forms.forms()
     assert registry.method_of("some/model") == DraftModel("some/model")
-    assert registry.method_of("echo:2", others=False) == DraftModel("echo:2")
+    with pytest.raises(specdec.InvalidInput, match="There is no way to draft 'echo:2'"):
+        registry.method_of("echo:2", others=False)
     assert [row.kind for row in registry.methods()][-1] == "echo" and Echo not in registry.methods(others=False)
 
 
@@ -235,8 +236,12 @@ def test_every_method_is_in_the_documents() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["prompt_lookup", "sufix", "early-exits:2", "suffix:3", "mtp:2", "Eagle3:a/b", "mtp:" + 300 * "x"]
-)
+    "text",
+    [
+        "prompt_lookup", "sufix", "early-exits:2", "suffix:3", "mtp:2", "Eagle3:a/b", "mtp:" + 300 * "x", "lookup",
+        "early:3", "ngram", "PLD:2-3", "nonsense:3",
+    ],
+)  # fmt: skip
 def test_a_mistyped_way_to_draft_is_no_name_of_a_model(text: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(specdec.InvalidInput, match="There is no way to draft"):

@@ -142,6 +142,10 @@ def test_a_way_to_draft_may_be_written_as_text(shelf) -> None:
         assert specdec.load_pair(target, "prompt-lookup:2-4").draft == specdec.PromptLookup(min_ngram=2, max_ngram=4)
         assert specdec.load_pair(target, "early-exit:1").draft == specdec.EarlyExit(1)
     assert specdec.load_pair("").name == "embedded"
+    plain, both = specdec.load_pair(), specdec.load_pair("embedded", "embedded")
+    assert both.name == "embedded" and both.describe() == plain.describe(), "it is called by its name too"
+    assert specdec.load_pair("embedded", shelf / "me/draft").name is None, "the name is that of the pair as it ships"
+    assert specdec.load_pair(shelf / "me/good", "embedded").draft.models[0].config.num_hidden_layers == 2
     named = specdec.load_pair(str(shelf / "me/good"), str(shelf / "me/draft")).draft
     assert named is not None and len(named.models) == 1
     for draft in (shelf / "me/draft", str(shelf / "me/draft"), named):

@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 
 def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the pair, its device and its number types."""
-    parser.add_argument("--target", help=f"{TARGET}; default: the embedded pair")
+    parser.add_argument("--target", help=f"{TARGET}; default: embedded, the pair that ships")
     parser.add_argument("--draft", help=forms())
     add_device_arguments(parser)
     parser.add_argument(
