@@ -1,11 +1,11 @@
 """Add a way to draft in one file: ``python -m examples.own_drafter``.
 
 ``Bigrams`` guesses the token that most often followed the last one so far. It has two parts: a method, which is a value
-that a pair holds, and a drafter, which guesses within one call. To use it on the command line, on the page and in
-links, put the two classes into ``specdec/drafters/bigrams.py``, add ``Bigrams`` to ``METHODS`` in
+that a pair holds, and an index of the text, which guesses within one call. To use it on the command line, on the page
+and in links, put the two classes into ``specdec/drafters/bigrams.py``, add ``Bigrams`` to ``METHODS`` in
 ``specdec/drafters/registry.py``, and how it is written to ``FORMS`` in ``specdec/drafters/forms.py``.
 docs/architecture.md lists the rest: a public name, tests and documents. It also says how a package of your own offers
-such a method, and how it is tested.
+such a method, how it is tested, and what a method with a model of its own needs.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-
-import torch
+from typing import ClassVar
 
 import specdec
-from specdec.drafters.base import DraftChoices, DraftMethod, Finding, NoDraft, Planned, Proposal
+from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned
+from specdec.drafters.prompt_lookup import LookupDraft
 from specdec.facts import DraftFacts
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
@@ -28,10 +28,11 @@ from specdec.runtime.tokens import TokenBuffer
 class Bigrams(DraftMethod):
     """Guess what followed the last token most often."""
 
-    kind = "bigrams"
-    label = "Bigrams"
-    form = "bigrams"
-    example = "bigrams"
+    kind: ClassVar[str] = "bigrams"
+    label: ClassVar[str] = "Bigrams"
+    about: ClassVar[str] = "guesses what followed the last token most often"  # beside the label on the page
+    form: ClassVar[str] = "bigrams"  # in this package form_of(kind), which reads the row of FORMS
+    example: ClassVar[str] = "bigrams"
 
     @classmethod
     def parse(cls, text: str) -> Bigrams | None:
@@ -48,35 +49,30 @@ class Bigrams(DraftMethod):
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
         yield Finding("good", "Cost", "Bigrams cost next to nothing; they pay where the text repeats itself.")
 
-    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> BigramDraft:
-        return BigramDraft(vocabulary, sampler.greedy, context)
+    def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> Drafter:
+        return LookupDraft(BigramIndex(), target.engine, vocabulary, sampler, context)
 
 
-class BigramDraft(NoDraft):
-    """Guesses within one call. ``NoDraft`` has the methods that a drafter without a model can leave as they are."""
+class BigramIndex:
+    """How often each token followed each other one. ``LookupDraft`` makes a draft of what ``continuation`` returns."""
 
-    def __init__(self, vocabulary: int, greedy: bool, context: TokenBuffer):
-        super().__init__(vocabulary, context)
-        self._vocabulary, self._greedy = vocabulary, greedy
+    def __init__(self) -> None:
         self._followers: dict[int, Counter[int]] = defaultdict(Counter)
         self._read = 1
 
-    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
-        tokens = context.tokens  # the prompt and what is committed after it
+    def read(self, tokens: list[int]) -> None:
+        """Count what is new in ``tokens``, the prompt and what is committed after it."""
         for before, after in zip(tokens[self._read - 1 :], tokens[self._read :], strict=False):
             self._followers[before][after] += 1
         self._read = len(tokens)
+
+    def continuation(self, tokens: list[int], count: int) -> list[int]:
+        """Up to ``count`` guesses after ``tokens``; fewer where no bigram is known."""
+        self.read(tokens)
         guesses: list[int] = []
-        while len(guesses) < gamma and (seen := self._followers.get(guesses[-1] if guesses else tokens[-1])):
+        while len(guesses) < count and (seen := self._followers.get(guesses[-1] if guesses else tokens[-1])):
             guesses.append(seen.most_common(1)[0][0])
-        if not guesses:
-            return self._nothing
-        context.write_host(guesses)  # the target's pass reads them there
-        ids = context.ids(context.length, context.length + len(guesses))
-        # q is the distribution that each guess was drawn from. These guesses are certain, so q is one-hot. A comparison
-        # makes it without waiting for the device, as ``one_hot`` would.
-        q = None if self._greedy else (ids[:, None] == torch.arange(self._vocabulary, device=ids.device)).float()
-        return Proposal(ids, q, DraftChoices(ids, neg_log_probs=torch.zeros(len(guesses), device=ids.device)))
+        return guesses
 
 
 def main() -> None:

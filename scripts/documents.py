@@ -1,4 +1,4 @@
-"""Writes the documents that are made from the code: ``python scripts/documents.py``.
+"""Writes the documents that are made from the code: ``python -m scripts.documents``.
 
 docs/api.md has every public name with its docstring. docs/metrics.md has every figure of
 ``specdec.report.definitions``. ``tests/test_documents.py`` fails if one of them is out of date.
@@ -6,6 +6,7 @@ docs/api.md has every public name with its docstring. docs/metrics.md has every 
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 from functools import cached_property
@@ -46,7 +47,7 @@ def api() -> str:
     """Every public name with its signature and its docstring."""
     parts = [
         "# Public names",
-        "Made from the docstrings by `python scripts/documents.py`. All of these are attributes of `specdec`. Shapes\n"
+        "Made from the docstrings by `python -m scripts.documents`. All of these are attributes of `specdec`. Shapes\n"
         "are in parentheses, times in seconds; p is the target's distribution and q the draft's.\n"
         "[architecture.md](architecture.md#a-policy) describes a `Policy`,\n"
         "[`drafters/base.py`](../specdec/drafters/base.py) a `DraftMethod`, and\n"
@@ -142,8 +143,8 @@ def metrics() -> str:
     lines = [
         "# What the figures mean",
         "",
-        "Every figure of the page, the terminal and the exports has one definition. This table is made by `python",
-        "scripts/documents.py` from `specdec/report/definitions.py`, which the page's hints come from too.",
+        "Every figure of the page, the terminal and the exports has one definition. This table is made by `python -m",
+        "scripts.documents` from `specdec/report/definitions.py`, which the page's hints come from too.",
         "",
         "A cost in *tokens of plain generate* is the number of tokens that plain `generate` writes in that time. A",
         "*target pass over one token* is one of our own loop without a draft (\u03b3 0). Both are measured in the",
@@ -163,6 +164,7 @@ def texts() -> dict[str, str]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for name, text in texts().items():
         (DOCS / name).write_text(text, encoding="utf-8")
         print(f"docs/{name}: {len(text.splitlines())} lines")

@@ -30,9 +30,11 @@ def main() -> None:
     slot = Slot(plan_pair())
     turn = JobContext(slot, lambda task: task.run(slot.pair), threading.Event())
     *_, last = stream(turn, ask, limits=Limits(), origin="recording")
+    if last.verdict is None or last.verdict.doubts:
+        raise SystemExit(f"Not written: {last.verdict or last.problem}")
     begin, *lines = shown_alone(last.text).splitlines(keepends=True)
     RECORDED.write_text("".join([line(json.loads(begin) | {"number": 0}), *lines]), encoding="utf-8")
-    print(last.verdict.sentence if last.verdict else last.problem)
+    print(last.verdict.sentence)
 
 
 if __name__ == "__main__":

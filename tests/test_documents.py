@@ -89,10 +89,10 @@ def options_of(command: str) -> set[str]:
 
 
 def test_documents_made_from_the_code_are_up_to_date() -> None:
-    """``python scripts/documents.py`` writes them."""
+    """``python -m scripts.documents`` writes them."""
     for name, text in documents.texts().items():
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == text, (
-            f"run python scripts/documents.py: {name} is out of date"
+            f"run python -m scripts.documents: {name} is out of date"
         )
 
 

@@ -2,7 +2,8 @@
 
 ``DraftMethod`` is a value: a person names it, a pair holds it, and it says what it needs. ``Drafter`` drafts within one
 call. To add a way to draft, write one file with both of them, and add one row to ``registry.METHODS`` and one to
-``forms.FORMS``.
+``forms.FORMS``. What guesses from the text alone needs no ``Drafter`` of its own: see ``prompt_lookup.LookupDraft``.
+docs/architecture.md lists what else a way of this package needs.
 """
 
 from __future__ import annotations

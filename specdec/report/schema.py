@@ -23,6 +23,8 @@ from specdec.facts import OPEN
 from specdec.measure.results import format as results_format
 from specdec.report.verdict import STRICT, LaneEnd, Verdict
 
+# Raise it when a line of an older version could be read wrongly, never for a new field with a default: recordings of
+# another version are refused, those that ship included.
 VERSION = 5
 ASSETS = Path(__file__).parents[1] / "ui" / "assets" / "race"
 

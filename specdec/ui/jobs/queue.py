@@ -1,8 +1,8 @@
 """The queue of jobs, and the threads that run them.
 
 What takes time is a job: races, measurements, calls by programs, loading a pair, reading results and files. One thread
-runs the jobs that need the device, one after another, and a second thread runs the others. The web server's threads
-only read the form and pass on answers. When a visitor leaves, a flag is set, and nothing waits for the job.
+runs the jobs that need the device, one after another, and a second thread runs the others. The web server's event
+loop only reads the form and passes on answers. When a visitor leaves, a flag is set, and nothing waits for the job.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class JobQueue:
         self._token_seconds: float | None = None  # of the lanes of the latest race, without other work
         self._threads = [
             threading.Thread(target=self._serve, args=(device,), name=name, daemon=True)
-            for device, name in ((True, "specdec-machine"), (False, "specdec-reading"))
+            for device, name in ((True, "specdec-jobs"), (False, "specdec-reading"))
         ]
         for thread in self._threads:
             thread.start()

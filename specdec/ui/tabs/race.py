@@ -35,7 +35,7 @@ _READY = "await (await import(%s)).ready;"  # waits until the scripts have their
 _BEGIN = f"async (...values) => {{ {_READY} window.specdec.begin(); return values; }}"
 _AGAIN = f"async () => {{ {_READY} window.specdec.begin(); return JSON.stringify(window.specdec.shown()); }}"
 # An example runs at a click. During a race it waits in the form.
-_RUN = (
+_EXAMPLE = (
     f"async () => {{ {_READY} setTimeout(() => {{ window.specdec.asked(); "
     "if (!window.specdec.running) document.querySelector('#sd-run').click(); }, 50); }"
 )
@@ -59,8 +59,8 @@ class RaceTab:
 
     def __init__(self, jobs: JobQueue, limits: Limits, ask: RaceForm, examples: Sequence[PromptItem], script: str):
         self._jobs, self._limits, self._ask = jobs, limits, ask
-        codes = (_BEGIN, _AGAIN, _ASKED, _RUN, _OPEN)
-        self._begin, self._again, self._asked, self._run, self._opened = (code % script for code in codes)
+        codes = (_BEGIN, _AGAIN, _ASKED, _EXAMPLE, _OPEN)
+        self._begin, self._again, self._asked, self._example, self._opened = (code % script for code in codes)
         with gr.Row(elem_id="sd-line"):
             # The form in one line, which the live view fills.
             gr.HTML('<div class="sd-linePlace"></div>', elem_id="sd-summary", apply_default_css=False)
@@ -86,7 +86,7 @@ class RaceTab:
         for example, chip in zip(examples, chips, strict=True):
             fill = f"() => {json.dumps(example.prompt)}"
             chip.click(None, js=fill, outputs=self.prompt, api_visibility="private").then(
-                None, js=self._run, **INTERNAL
+                None, js=self._example, **INTERNAL
             )
         self.live = gr.HTML(
             "",
