@@ -63,13 +63,15 @@ class DrafterConformance:
         assert type(self.method).parse("some/model") is None, "it takes the name of a model"
 
     def test_greedy_text_is_that_of_generate(self) -> None:
-        """At several draft lengths, also where the text ends inside a draft."""
+        """At several draft lengths, with both engines, also where the text ends inside a draft."""
         pair, drafted = self.pair(), False
-        for gamma, tokens in ((1, 24), (4, 48), (16, 40), (4, 1), (4, 2)):
+        lengths = ((1, 24), (4, 48), (16, 40), (4, 1), (4, 2))
+        for gamma, tokens, engine in (*((*each, "eager") for each in lengths), (4, 48, "graph")):
             params = SamplingParams(tokens, ignore_eos=True)
-            ours = collect(speculative(pair, self.prompt, gamma=gamma, params=params))
+            ours = collect(speculative(replace(pair, engine=engine), self.prompt, gamma=gamma, params=params))
             plain = collect(generate(pair, self.prompt, params=params))
-            assert ours.token_ids == plain.token_ids, f"another text at gamma {gamma} and {tokens} tokens"
+            where = f"at gamma {gamma} and {tokens} tokens, engine {engine}"
+            assert ours.token_ids == plain.token_ids, f"another text {where}"
             assert all(len(each.draft or ()) <= gamma for each in ours.rounds), f"longer drafts than gamma {gamma}"
             drafted = drafted or any(each.draft for each in ours.rounds)
         assert drafted, "it made no guess; set a prompt after which it drafts"

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import specdec
-from examples.own_drafter import BigramDraft, Bigrams
+from examples.own_drafter import BigramIndex, Bigrams
+from specdec.drafters.prompt_lookup import LookupDraft
 from specdec.measure.conformance import DrafterConformance
 from specdec.models.loading import EMBEDDED
 
@@ -20,7 +21,7 @@ class TestBigrams(DrafterConformance):
         return specdec.load_pair(EMBEDDED / "draft", self.method)  # a smaller target
 
 
-class Faulty(BigramDraft):
+class Faulty(LookupDraft):
     """Claims a distribution that its guesses were not drawn from."""
 
     def propose(self, context, gamma, least_confidence):
@@ -31,7 +32,7 @@ class Faulty(BigramDraft):
 @dataclass(frozen=True)
 class FaultyBigrams(Bigrams):
     def start(self, target, vocabulary, sampler, context):
-        return Faulty(vocabulary, sampler.greedy, context)
+        return Faulty(BigramIndex(), target.engine, vocabulary, sampler, context)
 
 
 class Wrong(TestBigrams):
