@@ -27,7 +27,7 @@ from transformers import LlamaForCausalLM
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from specdec.drafters.eagle3_head import Eagle3Head, head_config
-from specdec.models.heads import read_head
+from specdec.models.heads import read_eagle3
 from specdec.models.loading import EMBEDDED
 from training.train import ADAMW_LR, MUON_LR, TAIL_WEIGHT, write_windows
 
@@ -141,7 +141,8 @@ def train(out: Path, minutes: float, resume: bool, rate: float, seed: int = 0) -
     target = LlamaForCausalLM.from_pretrained(EMBEDDED / "target", dtype=torch.float32).eval().requires_grad_(False)
     folder = out / "head"
     if resume:
-        head = read_head("head", folder, ["model.safetensors"], head_config(CONFIG), torch.device("cpu"), torch.float32)
+        shards, device = ["model.safetensors"], torch.device("cpu")
+        head = read_eagle3("head", folder, shards, head_config(CONFIG), device, torch.float32)
         head.requires_grad_(True)
         head.lm_head.weight.requires_grad_(False)
     else:

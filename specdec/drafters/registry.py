@@ -51,7 +51,7 @@ def _refuse_mistyped(text: str) -> str:
         raise InvalidInput(f"There is no way to draft {quoted(text)}. Write {forms[meant[0]]}.")
     if named == "none":
         raise InvalidInput("To draft nothing, leave the draft out and choose \u03b3 0.")
-    if colon and "/" not in text:  # no hub id has one
+    if colon and not {"/", "\\"} & {*text}:  # no hub id has a colon, and no path
         raise InvalidInput(f"There is no way to draft {quoted(text)}. Write one of: {'; '.join(FORMS.values())}.")
     return text
 

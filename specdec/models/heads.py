@@ -1,17 +1,25 @@
-"""Reads the weights of a drafting head, and of a target's own MTP layers."""
+"""The kinds of drafting heads that a checkpoint may hold, and how the weights of each and of MTP layers are read.
+
+A head is small, belongs to one target and is no whole model. What a checkpoint holds is told by its ``config.json``.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
+from torch import nn
 from transformers import PreTrainedModel
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
+from specdec.drafters.base import DraftMethod
+from specdec.drafters.eagle3 import Eagle3, require_fit
+from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig, head_config, is_head
 from specdec.errors import LoadFailed
 from specdec.forward.hf_private import MtpModel, read_mtp_layers
 from specdec.models.unread import refuse_unread
@@ -20,14 +28,55 @@ _EMBEDDING = "embed_tokens.weight"
 _BUFFERS = re.compile(r"^t2d$|(^|\.)(rotary_emb\..*|inv_freq)$")  # the inverse of d2t, and what is computed
 
 
-def read_head(
-    name: str, folder: Path, shards: Sequence[str], config: HeadConfig, device: torch.device, dtype: torch.dtype
-) -> Eagle3Head:
-    """Read the head in ``shards`` of ``folder``. Raises ``LoadFailed`` for weights that do not fit ``config``."""
+@dataclass(frozen=True)
+class HeadKind:
+    """A kind of head.
+
+    method       the way to draft with it, made from the name of its checkpoint
+    is_mine      whether a ``config.json`` is of this kind
+    config_of    reads that config. Its ``layer`` is a config of transformers, by which the memory of a call is counted.
+                 Raises ``IncompatiblePair`` for a head that cannot be built
+    require_fit  takes that config and the target's; raises ``IncompatiblePair`` for a head of another target
+    read         reads its weights; takes the name, the folder and the shards of the checkpoint, what ``config_of``
+                 gave, the device and the number type. Raises ``LoadFailed`` for weights that do not fit
+    """
+
+    method: type[DraftMethod]
+    is_mine: Callable[[Mapping[str, Any]], bool]
+    config_of: Callable[[Mapping[str, Any]], Any]
+    require_fit: Callable[[Any, Any], None]
+    read: Callable[[str, Path, Sequence[str], Any, torch.device, torch.dtype], nn.Module]
+
+
+def kind_of(config: Mapping[str, Any]) -> HeadKind | None:
+    """The kind of head that a ``config.json`` describes; None for that of a whole model."""
+    return next((kind for kind in HEADS if kind.is_mine(config)), None)
+
+
+def tensors_in(folder: Path, shards: Sequence[str], our_name: Callable[[str], str]) -> dict[str, torch.Tensor]:
+    """All tensors of a checkpoint by ``our_name`` of each."""
     tensors: dict[str, torch.Tensor] = {}
     for shard in shards:
         with safe_open(folder / shard, "pt") as file:
-            tensors |= {_our_name(key): file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            tensors |= {our_name(key): file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    return tensors
+
+
+def require_shapes(name: str, wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> None:
+    """Raise ``LoadFailed`` where one of ``tensors`` has not the shape that the configuration asks for."""
+    for key, there in wanted.items():
+        if tensors[key].shape != there.shape:
+            raise LoadFailed(
+                f"The weight {key} of {name!r} has the shape {tuple(tensors[key].shape)}, and its configuration asks "
+                f"for {tuple(there.shape)}. Fetch the checkpoint again, or choose another."
+            )
+
+
+def read_eagle3(
+    name: str, folder: Path, shards: Sequence[str], config: HeadConfig, device: torch.device, dtype: torch.dtype
+) -> Eagle3Head:
+    """Read an EAGLE-3 head, as ``HeadKind.read`` does."""
+    tensors = tensors_in(folder, shards, _our_name)
     with torch.device("meta"):
         head = Eagle3Head(config, name, embeds=_EMBEDDING in tensors)
     wanted = head.state_dict()
@@ -36,12 +85,7 @@ def read_head(
         tensors.setdefault("d2t", torch.zeros(vocabulary, dtype=torch.long))
     unread = [key for key in tensors.keys() - wanted.keys() if not _BUFFERS.search(key)]
     refuse_unread(name, wanted.keys() - tensors.keys(), unread)
-    for key, there in wanted.items():
-        if tensors[key].shape != there.shape:
-            raise LoadFailed(
-                f"The weight {key} of {name!r} has the shape {tuple(tensors[key].shape)}, and its configuration asks "
-                f"for {tuple(there.shape)}. Fetch the checkpoint again, or choose another."
-            )
+    require_shapes(name, wanted, tensors)
     offsets = tensors["d2t"].long()
     ids = torch.arange(len(offsets)) + offsets
     if len(ids) and not (0 <= int(ids.min()) and int(ids.max()) < vocabulary and len(ids.unique()) == len(ids)):
@@ -75,3 +119,6 @@ def _our_name(key: str) -> str:
     """Our name of a weight. SafeAILab and AngelSlim say "midlayer", others "layers.0"; some begin with "model"."""
     key = key.removeprefix("model.")
     return f"layers.0.{key.removeprefix('midlayer.')}" if key.startswith("midlayer.") else key
+
+
+HEADS = (HeadKind(Eagle3, is_head, head_config, require_fit, read_eagle3),)

@@ -14,8 +14,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedMod
 
 from specdec.drafters.base import DraftMethod, Loaded
 from specdec.drafters.draft_model import DraftModel
-from specdec.drafters.eagle3 import EMBEDDED_HEAD, Eagle3, require_fit
-from specdec.drafters.eagle3_head import HeadConfig, head_config, is_head
+from specdec.drafters.eagle3 import EMBEDDED_HEAD, Eagle3
 from specdec.drafters.mtp import Mtp
 from specdec.drafters.registry import method_of
 from specdec.errors import BadSetting, IncompatiblePair, InvalidInput, LoadFailed, identified, quoted
@@ -25,7 +24,7 @@ from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
 from specdec.models.gguf_file import options as gguf_options
 from specdec.models.gguf_private import guarded
-from specdec.models.heads import read_head, read_mtp
+from specdec.models.heads import HEADS, HeadKind, kind_of, read_mtp
 from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, gigabytes, row_bytes
 from specdec.models.opening import open_checkpoint
 from specdec.models.pair import Pair, require_engine
@@ -49,7 +48,8 @@ class Part:
     parameters: int
     dtype: torch.dtype
     bits: int | None = None
-    head: HeadConfig | None = None  # of a drafting head, which is not a whole model
+    head: Any = None  # what its kind read from the config of a drafting head, which is not a whole model
+    head_kind: HeadKind | None = None
 
     @property
     def bytes(self) -> float:
@@ -167,21 +167,22 @@ def plan_pair(
         own = isinstance(method, Eagle3) and source == EMBEDDED_HEAD
         checkpoint = open_checkpoint(str(EMBEDDED / "head") if own else source, options.draft_revision, options.token)
         raw = checkpoint.raw_config()
-        if not is_head(raw):
-            if isinstance(method, Eagle3):
-                raise IncompatiblePair(
-                    f"The config.json of {checkpoint.name!r} is not that of an EAGLE-3 head. Choose a head, or give it "
-                    "as a draft model."
-                )
+        kind = kind_of(raw)
+        named = next((each.method for each in HEADS if isinstance(method, each.method)), None)
+        if named is not None and (kind is None or kind.method is not named):
+            raise IncompatiblePair(
+                f"The config.json of {checkpoint.name!r} is not that of an {named.label}. Choose a head, or give it "
+                "as a draft model."
+            )
+        if kind is None:
             return model(checkpoint, options.draft_dtype)
         with as_load_failed(checkpoint.name, "configuration"):
-            head = head_config(raw)
-            require_fit(head, planned.config)
+            head = kind.config_of(raw)
+            kind.require_fit(head, planned.config)
         headers = checkpoint.headers()
         refuse_packed(checkpoint.name, checkpoint.folder, raw.get("quantization_config"), headers, ours=True)
-        return Part(
-            checkpoint, head.layer, None, numbers_in(headers), dtype_named(options.draft_dtype, where), head=head
-        )
+        dtype = dtype_named(options.draft_dtype, where)
+        return Part(checkpoint, head.layer, None, numbers_in(headers), dtype, head=head, head_kind=kind)
 
     planned = model(open_checkpoint(str(target), options.revision, options.token), options.dtype, options.bits)
     if method is not None:
@@ -218,10 +219,10 @@ def _written(draft: DraftModel) -> str:
 
 def _as_head(method: DraftMethod | None, parts: Sequence[Part]) -> DraftMethod | None:
     """The method by the content of its checkpoint, because a name does not tell a head from a model."""
-    headed = any(part.head for part in parts)
-    return (
-        Eagle3(method.model) if headed and isinstance(method, DraftModel) and isinstance(method.model, str) else method
-    )
+    kind = next((part.head_kind for part in parts if part.head_kind), None)
+    if kind is not None and isinstance(method, DraftModel) and isinstance(method.model, str):
+        return kind.method(method.model)  # type: ignore[call-arg]  # the method of a head takes the head's name
+    return method
 
 
 def _rounded(
@@ -376,8 +377,8 @@ def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = 
     if part.checkpoint.gguf is not None:
         options |= gguf_options(part.checkpoint.folder / part.checkpoint.shards[0], part.config)
     name = part.checkpoint.name
-    if part.head is not None:
-        return _read_head(part, part.head, device)
+    if part.head_kind is not None:
+        return _read_head(part, part.head_kind, device)
     with as_load_failed(name, "weights"), as_quantized(name, quantization(part.config)):
         try:
             model, found = AutoModelForCausalLM.from_pretrained(
@@ -395,11 +396,11 @@ def _read(part: Part, device: torch.device, room: dict[int | str, int] | None = 
     return model.eval()
 
 
-def _read_head(part: Part, head: HeadConfig, device: torch.device) -> Any:
+def _read_head(part: Part, kind: HeadKind, device: torch.device) -> Any:
     checkpoint = part.checkpoint
     with as_load_failed(checkpoint.name, "weights"):
         name = EMBEDDED_HEAD if checkpoint.folder == EMBEDDED / "head" else checkpoint.name
-        found = read_head(name, checkpoint.folder, checkpoint.shards, head, device, part.dtype)
+        found = kind.read(name, checkpoint.folder, checkpoint.shards, part.head, device, part.dtype)
         _require_numbers(found, checkpoint.name)
     return found
 
