@@ -57,7 +57,6 @@ EARLY_LAYER = 3
 TARGET = dict(hidden_size=192, intermediate_size=512, num_hidden_layers=12, num_attention_heads=6)
 DRAFT = dict(hidden_size=192, intermediate_size=512, num_hidden_layers=2, num_attention_heads=6)
 MUON_LR, ADAMW_LR = 0.02, 3e-3
-WIDE = 1088  # units of a layer's feed-forward part after "widen"
 SPLIT = range(3, 11)  # the layers that "deepen" makes two of, counted from 0
 KEEP = 0.65  # of the change of the weights in "deepen" is kept
 STAGES = {"joint": 0.30, "unloop": 0.15, "deepen": 0.30, "distil": 0.25}  # shares of the time budget
@@ -119,23 +118,6 @@ def deepened(model: LlamaForCausalLM) -> LlamaForCausalLM:
             for matrix in (layer.self_attn.o_proj.weight, layer.mlp.down_proj.weight):
                 matrix.data.mul_(0.5)
     return deep
-
-
-@torch.no_grad()
-def widened(model: LlamaForCausalLM) -> LlamaForCausalLM:
-    """Return the same model with ``WIDE`` units in each layer's feed-forward part.
-
-    The new units read as they were initialised and write nothing yet, so the model computes what it did.
-    """
-    config = copy.deepcopy(model.config)
-    config.intermediate_size = WIDE
-    wide = LlamaForCausalLM(config).to(model.device)
-    new = wide.state_dict()
-    for name, weight in model.state_dict().items():
-        if name.endswith("down_proj.weight"):
-            new[name].zero_()
-        new[name][tuple(map(slice, weight.shape))] = weight
-    return wide
 
 
 @torch.no_grad()

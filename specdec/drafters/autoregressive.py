@@ -9,6 +9,7 @@ import torch
 
 from specdec.drafters.base import DraftChoices, Proposal, nothing
 from specdec.runtime.sampling import Sampler, chance_of, up_to_unsure
+from specdec.runtime.stopping import DraftStop, watch_of
 from specdec.runtime.tokens import TokenBuffer
 
 
@@ -42,6 +43,8 @@ def chain(
 class ChainDraft(ABC):
     """The loop over the guesses of one draft, which a draft model and a head share."""
 
+    watches = True
+
     def __init__(self, vocabulary: int, sampler: Sampler, context: TokenBuffer):
         self._vocabulary = vocabulary
         self._sampler = sampler
@@ -55,11 +58,11 @@ class ChainDraft(ABC):
         self,
         context: TokenBuffer,
         gamma: int,
-        least_confidence: float | None,
+        stop: DraftStop | None,
         missed: list[tuple[torch.Tensor, torch.Tensor]],
     ) -> Proposal:
         """Draft. ``missed``: raw logits and choices at places that were not read before the target added its token."""
-        length = context.length
+        length, watch = context.length, watch_of(stop, context.blocks_host)
         ids, logits, q = [], [], []
         for i in range(gamma):
             raw, processed = self._forward(context, length + i)
@@ -73,12 +76,12 @@ class ChainDraft(ABC):
                 ids.append(self._sampler.draw(q[-1]))
             context.write(i, ids[-1])
             logits.append(raw)
-            if least_confidence and not context.blocks_host and chance_of(raw, ids[-1]).item() < least_confidence:
+            if watch and watch.ends(chance_of(raw, ids[-1]).item()):
                 break
         limit = None
         # To look at each token would wait for the device, so the draft is cut afterwards.
-        if least_confidence and context.blocks_host:
-            limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
+        if stop and stop.least_chance and context.blocks_host:
+            limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), stop.least_chance)
         return chain(torch.cat(ids), logits, torch.cat(q) if q else None, missed, limit)
 
     def _choose(self, processed: torch.Tensor, context: TokenBuffer, offset: int) -> torch.Tensor:

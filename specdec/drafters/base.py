@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from specdec.facts import DraftFacts
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
+from specdec.runtime.stopping import DraftStop
 from specdec.runtime.tokens import TokenBuffer
 
 Level = Literal["good", "note", "bad"]
@@ -184,15 +185,20 @@ def nothing(vocabulary: int, device: torch.device, key: Hashable | None = None) 
 
 
 class Drafter(Protocol):
-    """Proposes tokens within one call. A drafter never decides what is kept."""
+    """Proposes tokens within one call. A drafter never decides what is kept.
+
+    ``watches``: whether it has a probability of its own for each guess, by which a ``DraftStop`` can end a draft.
+    """
+
+    watches: bool
 
     def prefill(self, context: TokenBuffer) -> None:
         """Read the prompt, so that drafting in the first round costs no more than in any other."""
 
-    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
         """Propose up to ``gamma`` tokens after the committed ids, and write them into the context too.
 
-        With ``least_confidence``, the first token whose raw probability is below it is the last one.
+        ``stop`` may end the draft earlier; a drafter without probabilities of its own pays no heed to it.
         """
 
     def crop_to(self, length: int) -> None:
@@ -211,12 +217,14 @@ class NoDraft:
     It is also the base of drafters without a model, which have no passes to time and no cache to cut back.
     """
 
+    watches = False
+
     def __init__(self, vocabulary: int, context: TokenBuffer):
         self._nothing = nothing(vocabulary, context.device, "nothing")
 
     def prefill(self, context: TokenBuffer) -> None: ...
 
-    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
         return self._nothing
 
     def crop_to(self, length: int) -> None: ...

@@ -18,11 +18,14 @@ from specdec.events import MAX_GAMMA
 from specdec.forward.model_info import context_length
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler, chance_of, up_to_unsure
+from specdec.runtime.stopping import DraftStop, watch_of
 from specdec.runtime.tokens import TokenBuffer
 
 
 class TranslatedDraft:
     """Drafts with a small model that reads and writes its own tokens."""
+
+    watches = True
 
     def __init__(
         self, runner: Runner, translation: Translation, vocabulary: int, sampler: Sampler, context: TokenBuffer
@@ -49,13 +52,13 @@ class TranslatedDraft:
         if self._ids and self._room() >= 0:
             self._forward(torch.tensor(self._ids), context)
 
-    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
         self._catch_up(context.tokens)
         gamma = min(gamma, self._room())
         if gamma <= 0 or not self._ids or not (self._sampler.greedy or len(self._draft_ids)):
             return self._nothing
         draft = self._draft_text if self._sampler.greedy else self._draft_shared
-        return draft(context, gamma, least_confidence)
+        return draft(context, gamma, stop)
 
     def crop_to(self, length: int) -> None:
         """Note which draft tokens were kept. ``propose`` crops the cache, which holds other tokens than the target's.
@@ -73,20 +76,20 @@ class TranslatedDraft:
     def require_cache(self) -> None:
         self._runner.require_cache()
 
-    def _draft_text(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
-        feed = torch.tensor(self._ids[len(self._runner) :])
+    def _draft_text(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
+        feed, watch = torch.tensor(self._ids[len(self._runner) :]), watch_of(stop, context.blocks_host)
         ids, neg_log_probs = [], []
         for _ in range(gamma):
             raw = self._forward(feed, context)
             feed = raw.argmax(-1)
             ids.append(feed)
             neg_log_probs.append(-raw.log_softmax(-1).gather(1, feed[:, None])[0])
-            if least_confidence and not context.blocks_host and neg_log_probs[-1].neg().exp().item() < least_confidence:
+            if watch and watch.ends(neg_log_probs[-1].neg().exp().item()):
                 break
         # A tokenizer encodes the text on the host. This is the only wait of a round besides that for its outcome.
         drafted, sure = torch.stack([torch.cat(ids).double(), torch.cat(neg_log_probs).double()]).tolist()
-        if least_confidence:
-            unsure = (i for i, value in enumerate(sure) if math.exp(-value) < least_confidence)
+        if stop and context.blocks_host:
+            unsure = (i for i, value in enumerate(sure) if math.exp(-value) < stop.least_chance)
             sure = sure[: 1 + next(unsure, len(sure))]
         self._drafted = [int(token_id) for token_id in drafted[: len(sure)]]
         target_ids, target_neg_log_probs = self._translation.proposal(self._drafted, sure)
@@ -98,8 +101,8 @@ class TranslatedDraft:
         of_target = torch.tensor(target_neg_log_probs[: len(places)], device=context.device)
         return Proposal(places, None, DraftChoices(places, neg_log_probs=of_target))
 
-    def _draft_shared(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
-        feed = torch.tensor(self._ids[len(self._runner) :])
+    def _draft_shared(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
+        feed, watch = torch.tensor(self._ids[len(self._runner) :]), watch_of(stop, context.blocks_host)
         logits, q, ids = [], [], []
         for i in range(gamma):
             raw = self._forward(feed, context)
@@ -110,12 +113,12 @@ class TranslatedDraft:
             context.write(i, ids[-1])
             feed = self._draft_id_of[ids[-1]]
             logits.append(shared)
-            if least_confidence and not context.blocks_host and chance_of(shared, ids[-1]).item() < least_confidence:
+            if watch and watch.ends(chance_of(shared, ids[-1]).item()):
                 break
         self._drafted_from = context.length
         limit = None
-        if least_confidence and context.blocks_host:
-            limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), least_confidence)
+        if stop and stop.least_chance and context.blocks_host:
+            limit = up_to_unsure(chance_of(torch.cat(logits), torch.cat(ids)), stop.least_chance)
         joined = torch.cat(ids)
         return Proposal(joined, torch.cat(q), DraftChoices(joined, tuple(logits)), limit)
 

@@ -22,6 +22,7 @@ from specdec.facts import DraftFacts
 from specdec.forward.model_info import context_length, model_facts
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
+from specdec.runtime.stopping import DraftStop
 from specdec.runtime.tokens import TokenBuffer
 
 
@@ -185,29 +186,29 @@ class ModelDraft(ChainDraft):
         if not self._runner.engine.captures:
             self._prefilled = [(raw, processed.argmax(-1))]
 
-    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
         if gamma == 0:
             return self._nothing
         cached, length = len(self._runner), context.length
         # After a round without a draft there is more to read than usual.
         usual = length - cached <= 2 and not self._prefilled
         kind = type(self).__name__, weakref.ref(self._runner.model)  # not ``id()``: a later model may get the same one
-        key = (kind, gamma, least_confidence) if usual else None
+        key = (kind, gamma, stop and stop.least_chance) if usual else None
 
         def draft() -> Proposal:
             missed, self._prefilled = self._prefilled, []
-            found = None if least_confidence else self._at_once(context, gamma)
+            found = self._at_once(context, gamma, stop)
             if found is None:
-                return self._draft(context, gamma, least_confidence, missed)
+                return self._draft(context, gamma, stop, missed)
             logits, ids = found
             context.write(0, ids)
-            if unread := len(logits) - gamma:
+            if unread := len(logits) - len(ids):
                 missed.append((logits[:unread], logits[:unread].argmax(-1)))
             return chain(ids, [logits[unread:]], None, missed)
 
         proposal = self._runner.run("draft", key, draft, length + gamma - 1)
         known = max(0, self._reported_up_to - cached - 1)
-        self._reported_up_to = length + (0 if least_confidence else gamma)
+        self._reported_up_to = length + (len(proposal.ids) if proposal.limit is None else 0)
         return proposal._replace(key=key, choices=proposal.choices._replace(already_reported=known))
 
     def crop_to(self, length: int) -> None:
@@ -222,11 +223,13 @@ class ModelDraft(ChainDraft):
     def require_cache(self) -> None:
         self._runner.require_cache()
 
-    def _at_once(self, context: TokenBuffer, gamma: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+    def _at_once(
+        self, context: TokenBuffer, gamma: int, stop: DraftStop | None
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
         """``Runner.greedy`` over the unread ids, where nothing has to be done between the passes; else None."""
         if not (self.own_choice and self._sampler.takes_largest and self._rows == self._vocabulary):
             return None
-        found = self._runner.greedy(context.ids(len(self._runner), context.length), gamma)
+        found = self._runner.greedy(context.ids(len(self._runner), context.length), gamma, stop)
         return found and (found[0].to(context.device), found[1].to(context.device))
 
     def _forward(

@@ -23,6 +23,7 @@ from specdec.forward.hf_cache import PreallocatedLayer
 from specdec.forward.runner import Runner
 from specdec.runtime.clock import Mark, mark, taken
 from specdec.runtime.sampling import Sampler
+from specdec.runtime.stopping import DraftStop
 from specdec.runtime.tokens import TokenBuffer
 
 EMBEDDED_HEAD = "embedded"
@@ -175,8 +176,8 @@ class Eagle3Draft(ChainDraft):
     def prefill(self, context: TokenBuffer) -> None:
         """Nothing to do: the prompt is read when the target has read it."""
 
-    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
-        return self._draft(context, gamma, least_confidence, []) if gamma else self._nothing
+    def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
+        return self._draft(context, gamma, stop, []) if gamma else self._nothing
 
     def crop_to(self, length: int) -> None:
         self._cache.crop(self._read - self._cache.get_seq_length())

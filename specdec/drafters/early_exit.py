@@ -20,6 +20,7 @@ from specdec.forward.model_info import attends
 from specdec.forward.runner import Runner
 from specdec.forward.torch_private import children_of, copy_with
 from specdec.runtime.sampling import Sampler
+from specdec.runtime.stopping import DraftStop
 from specdec.runtime.tokens import TokenBuffer
 
 
@@ -150,12 +151,12 @@ class EarlyExitDraft(ModelDraft):
     def prefill(self, context: TokenBuffer) -> None:
         """Nothing to do: the target's pass over the prompt fills the shared cache."""
 
-    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
         if gamma == 0:
             return self._nothing
         cached = len(self._target)
         self._runner.follow(cached)
-        proposal = super().propose(context, gamma, least_confidence)
+        proposal = super().propose(context, gamma, stop)
         self._runner.crop_to(cached)
         return proposal
 

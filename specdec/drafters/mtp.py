@@ -24,6 +24,7 @@ from specdec.forward.model_info import attends
 from specdec.forward.runner import Runner
 from specdec.runtime.clock import Mark, mark, taken
 from specdec.runtime.sampling import Sampler
+from specdec.runtime.stopping import DraftStop
 from specdec.runtime.tokens import TokenBuffer
 
 
@@ -140,8 +141,8 @@ class MtpDraft(ChainDraft):
     def prefill(self, context: TokenBuffer) -> None:
         """Nothing to do: the prompt is read when the target has read it."""
 
-    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
-        return self._draft(context, gamma, least_confidence, []) if gamma else self._nothing
+    def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
+        return self._draft(context, gamma, stop, []) if gamma else self._nothing
 
     def crop_to(self, length: int) -> None:
         for layer, rows in zip(self._cache.layers, self._rows, strict=True):

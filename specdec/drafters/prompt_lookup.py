@@ -19,6 +19,7 @@ from specdec.facts import DraftFacts
 from specdec.forward.engine import Engine
 from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler
+from specdec.runtime.stopping import DraftStop
 from specdec.runtime.tokens import TokenBuffer
 
 LONGEST = 32  # tokens an n-gram
@@ -128,7 +129,7 @@ class LookupDraft(NoDraft):
     def prefill(self, context: TokenBuffer) -> None:
         self._index.read(context.tokens)
 
-    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
         copied = self._index.continuation(context.tokens, gamma)
         if not copied:
             return self._nothing

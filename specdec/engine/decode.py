@@ -9,7 +9,7 @@ import torch
 from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
 from specdec.engine.acceptance import Acceptance, Lossless, acceptance_of
 from specdec.engine.observe import RoundValues, TargetStep, draft_tokens, observe_round
-from specdec.engine.policy import REREAD, Policy, lengths_of, next_draft
+from specdec.engine.policy import REREAD, Policy, lengths_of, next_draft, watch_drafts
 from specdec.engine.request import LaneCall, Request, make_call, make_request
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind
 from specdec.forward.engine import Engine
@@ -62,6 +62,7 @@ def _rounds(call: LaneCall) -> Iterator[Event]:
         with inference:
             run = _Run(call, engine, clock)
             event = run.prefill()
+        watch_drafts(policy, run.drafter.watches and not run.context.blocks_host)
         prefill_seconds = event.elapsed_seconds
         while True:
             policy.saw(event)
@@ -73,10 +74,10 @@ def _rounds(call: LaneCall) -> Iterator[Event]:
             with inference:
                 # 1. The draft proposes gamma tokens, but never the last one of the text: each round ends with a token
                 #    of the target's own, so a draft token in that place would save no pass.
-                gamma, least_confidence = next_draft(policy)
+                gamma, stop = next_draft(policy)
                 gamma = min(gamma, call.params.max_new_tokens - len(run.new_ids) - 1)
                 began = mark(run.device)
-                proposal = run.drafter.propose(run.context, gamma, least_confidence)
+                proposal = run.drafter.propose(run.context, gamma, stop)
                 event = run.verify_and_commit(proposal, began)
     yield Finished(run.reason, prefill_seconds, clock.elapsed(), clock.cpu(run.device))
 

@@ -10,11 +10,13 @@ import copy
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import ClassVar, Protocol, cast
 
 from specdec.closed_forms import expected_tokens
 from specdec.errors import BadSetting, InvalidInput, identified, quoted
 from specdec.events import MAX_GAMMA, Round, check_gamma, require_number
+from specdec.runtime.stopping import DraftStop, log_odds, sigmoid
 
 REREAD = 16  # a model with recurrent state reads at most so many kept tokens again in front of a draft
 CONFIDENCE = "confidence:"  # how the text of a confidence stop begins; its number follows
@@ -28,7 +30,10 @@ class Policy(Protocol):
 
 
 class GammaSchedule(Protocol):
-    """The draft lengths of one call. ``least_confidence`` ends a draft early; None drafts the whole length."""
+    """The draft lengths of one call.
+
+    ``least_confidence``: the first guess whose raw probability is below it ends a draft; None drafts the whole length.
+    """
 
     @property
     def least_confidence(self) -> float | None: ...
@@ -87,7 +92,8 @@ class AutoGamma:
     """Choose each round's length from 0 to 16: the one with the highest expected tokens/s.
 
     It is computed from the acceptance and the pass times of this call so far, by the closed form of Leviathan et al.
-    2211.17192, Theorem 3.8.
+    2211.17192, Theorem 3.8. Where the host need not wait for the device, a draft with probabilities of its own ends as
+    soon as one more guess would cost more than it is expected to gain.
     """
 
     def __str__(self) -> str:
@@ -154,8 +160,14 @@ def lengths_of(policy: Policy) -> GammaSchedule:
     return lengths
 
 
-def next_draft(lengths: GammaSchedule) -> tuple[int, float | None]:
-    """How many tokens to draft next, and the probability below which the draft ends early.
+def watch_drafts(lengths: GammaSchedule, able: bool) -> None:
+    """Tell ``lengths`` whether a draft can end by the chances of its guesses. Only ``AutoGamma`` asks for that."""
+    if isinstance(lengths, Chooser):
+        lengths.may_stop = able
+
+
+def next_draft(lengths: GammaSchedule) -> tuple[int, DraftStop | None]:
+    """How many tokens to draft next, and what ends the draft early.
 
     Raises ``InvalidInput`` for no length or one outside 0 to 16, and for a probability outside 0 to 1.
     """
@@ -163,7 +175,10 @@ def next_draft(lengths: GammaSchedule) -> tuple[int, float | None]:
         gamma = lengths.length()
     except StopIteration:  # a generator that lets it through would end with a RuntimeError
         raise InvalidInput("The policy has no length for the next round; return one for every round.") from None
-    return check_gamma(gamma), _confidence_of(lengths)
+    least = _confidence_of(lengths)
+    if isinstance(lengths, Chooser):
+        return check_gamma(gamma), lengths.stop
+    return check_gamma(gamma), DraftStop(least_chance=least) if least else None
 
 
 def _confidence_of(lengths: GammaSchedule) -> float | None:
@@ -188,9 +203,21 @@ class Chooser:
     Where 0 is best, nothing is drafted, and a short draft now and then checks whether that is still so. Elsewhere a
     neighbour of the best length is tried now and then, because a line needs more than one point. For a target with
     recurrent state, T includes the copying of it and the rows that are read again.
+
+    With ``may_stop`` a draft ends by the draft's own probabilities instead. A guess is accepted with sigmoid(slope x +
+    bias), where x is the log-odds of its probability; both numbers are fitted while the call runs, by gradient steps on
+    the log loss. Let S be the chance that all n guesses so far are accepted. Going on to m guesses yields
+    S (alpha + ... + alpha^(m-n)) tokens more and takes C(m) - C(n) seconds more. So the draft ends where that is less
+    than R (C(m) - C(n)) for each m, where R is the tokens a second so far, times ``_PATIENCE``: after accepted guesses
+    more are accepted than the product of their chances says. T is then the mean of what was measured at each number of
+    rows, because rows are computed in groups, and only in between a line.
     """
 
     least_confidence = None
+    may_stop = False  # set by the loop
+    _PATIENCE = 0.8
+    _LEARN = 0.08
+    _PLAN_EVERY = 4  # rounds
     # A line needs two lengths. The times of the first draft do not count: caches are cold, kernels are being chosen.
     _OPENING = (4, 4, 1)
     _PROBE = 2
@@ -205,13 +232,32 @@ class Chooser:
         self._accepted, self._tested = self._PRIOR
         self._drafting, self._checking = Line(), Line()
         self._stateful = False  # whether recurrent state is copied and kept tokens are read again
+        self._slope, self._bias = 0.5, 0.4
+        self._tokens = self._seconds = 0.0  # of the rounds so far, newer ones weigh more
+        self._at_rows: dict[int, Mean] = {}
+        self._best, self._planned = 0, -self._PLAN_EVERY
+        self._least_survival: tuple[float, ...] = ()
+
+    @property
+    def stop(self) -> DraftStop | None:
+        """What ends the next draft early; None during the first rounds, and where drafts are not watched."""
+        if not self.may_stop or self._rounds < len(self._OPENING):
+            return None
+        return DraftStop(least_survival=self._least_survival, slope=self._slope, bias=self._bias)
 
     def length(self) -> int:
         if self._rounds < len(self._OPENING):
             return self._OPENING[self._rounds]
-        best = max(range(MAX_GAMMA + 1), key=self._gain)
+        if not self.may_stop:
+            best = max(range(MAX_GAMMA + 1), key=self._gain)
+        else:
+            if self._rounds - self._planned >= self._PLAN_EVERY:
+                self._plan()
+            best = self._best
         if best:
             self._resting, self._wait = 0, 16
+            if self.may_stop:
+                return MAX_GAMMA
             turn, rest = divmod(self._rounds, self._NEIGHBOUR_EVERY)
             return best if rest else min(MAX_GAMMA, max(1, best + (2 if turn % 2 else -2)))
         self._resting += 1
@@ -229,13 +275,47 @@ class Chooser:
             accepted, rejected = statuses.count("accepted"), statuses.count("rejected")
             self._accepted = self._FORGET * self._accepted + accepted
             self._tested = self._FORGET * self._tested + accepted + rejected
+            if self.may_stop:
+                self._fit(event)
         if self._rounds > 1 and event.verify_seconds is not None and event.draft_seconds is not None:
+            self._tokens = self._FORGET * self._tokens + statuses.count("accepted") + 1
+            self._seconds = self._FORGET * self._seconds + event.draft_seconds + event.verify_seconds
             self._stateful = self._stateful or event.state_seconds > 0
-            self._checking.add(len(statuses) + 1 + event.reread, event.verify_seconds + event.state_seconds)
+            rows, seconds = len(statuses) + 1 + event.reread, event.verify_seconds + event.state_seconds
+            self._checking.add(rows, seconds)
+            if self.may_stop:
+                self._at_rows.setdefault(rows, Mean()).add(min(seconds, 2 * self._checking.at(rows)))
             # After rounds without a draft, the draft first reads all that was written: its time is an upper bound.
             if statuses and (not self._rested or event.draft_seconds < self._drafting.at(len(statuses))):
                 self._drafting.add(len(statuses), event.draft_seconds)
             self._rested = not statuses
+
+    def _fit(self, event: Round) -> None:
+        """Learn from the tested guesses how the draft's probabilities tell which are accepted."""
+        for token in event.draft or ():
+            if token.status == "discarded" or token.draft_confidence is None:
+                return
+            x = log_odds(token.draft_confidence)
+            error = (token.status == "accepted") - sigmoid(self._slope * x + self._bias)
+            self._slope += self._LEARN / 4 * error * x  # log-odds are about four times as large as 1
+            self._bias += self._LEARN * error
+
+    def _plan(self) -> None:
+        """Compute what ends the drafts of the next rounds, and the best length without that."""
+        self._planned, alpha = self._rounds, self._accepted / self._tested
+        self._best = max(range(MAX_GAMMA + 1), key=self._gain)
+        costs = [self._drafting.at(n) + self._at(n + 1) for n in range(MAX_GAMMA + 1)]
+        rate = self._PATIENCE * self._tokens / max(self._seconds, 1e-9)
+        gains = [*accumulate(alpha**n for n in range(1, MAX_GAMMA + 1))]
+        self._least_survival = tuple(
+            max(0.0, rate * min((costs[m] - costs[n]) / gains[m - n - 1] for m in range(n + 1, MAX_GAMMA + 1)))
+            for n in range(1, MAX_GAMMA)
+        )
+
+    def _at(self, rows: int) -> float:
+        """Seconds of a target pass over ``rows``: what was measured there, and from few samples nearer to the line."""
+        line, mean = self._checking.at(rows), self._at_rows.get(rows)
+        return line if mean is None else line + (mean.value - line) * mean.count / (mean.count + 1)
 
     def _gain(self, gamma: int) -> float:
         alpha = self._accepted / self._tested
@@ -246,6 +326,17 @@ class Chooser:
             rows += min(REREAD, tokens * (1 - whole) / max(whole, 1e-9))
         seconds = self._checking.at(rows) + (self._drafting.at(gamma) if gamma else 0.0)
         return tokens / max(seconds, 1e-9)
+
+
+class Mean:
+    """A mean in which newer samples weigh more."""
+
+    def __init__(self, forget: float = 0.9):
+        self._forget, self.count, self.value = forget, 0.0, 0.0
+
+    def add(self, value: float) -> None:
+        self.count = self._forget * self.count + 1
+        self.value += (value - self.value) / self.count
 
 
 class Line:
@@ -271,10 +362,17 @@ class Line:
         if not self._n:
             return 0.0
         mean_x, mean_y = self._x / self._n, self._y / self._n
+        return mean_y + self.slope * (x - mean_x)
+
+    @property
+    def slope(self) -> float:
+        """Seconds that one pass or row more takes; 0 if nothing was measured."""
+        if not self._n:
+            return 0.0
+        mean_x, mean_y = self._x / self._n, self._y / self._n
         spread = self._xx / self._n - mean_x**2
         slope = (self._xy / self._n - mean_x * mean_y) / spread if spread > 1e-9 else 0.0
-        slope = min(max(0.0, slope), mean_y / mean_x)
-        return mean_y + slope * (x - mean_x)
+        return min(max(0.0, slope), mean_y / mean_x)
 
 
 def gamma_of(text: str) -> int | str:

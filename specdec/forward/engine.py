@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from specdec.forward.hf import HFForward
 from specdec.forward.lean import LeanForward
 from specdec.forward.lean_check import lean_model
+from specdec.runtime.stopping import DraftStop
 from specdec.runtime.tokens import TokenBuffer
 
 T = TypeVar("T")
@@ -22,7 +23,9 @@ class Passes(Protocol):
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
         """Feed ``ids`` (n,) after ``start`` cached tokens; logits (keep or n, V) of the last rows."""
 
-    def greedy(self, ids: torch.Tensor, start: int, count: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+    def greedy(
+        self, ids: torch.Tensor, start: int, count: int, stop: DraftStop | None
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
         """``Runner.greedy`` after ``start`` cached tokens; None where passes cannot choose for themselves."""
 
     @property

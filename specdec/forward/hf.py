@@ -20,6 +20,7 @@ from specdec.forward.hf_cache import first_layers_of, new_cache, unmasked_window
 from specdec.forward.hf_private import keeps_logits
 from specdec.forward.recurrent_state import RecurrentSnapshots
 from specdec.forward.torch_private import children_of, copy_with
+from specdec.runtime.stopping import DraftStop
 
 NORMED = -1  # in place of a layer's number: the input of the output matrix, which transformers lists last
 _UNBOUNDED = (0.0, float("inf"))  # the time steps of a Mamba-2 layer
@@ -108,7 +109,7 @@ class HFForward:
         finally:
             handle.remove()
 
-    def greedy(self, ids: torch.Tensor, start: int, count: int) -> None:
+    def greedy(self, ids: torch.Tensor, start: int, count: int, stop: DraftStop | None) -> None:
         """None: each pass is a call of the model."""
 
     @property

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from specdec.forward.kv_buffer import KVBuffer, PassView
 from specdec.forward.native.passes import MOST, NativePass, NotNative, Read, worth_halving
 from specdec.forward.weights import Layer, Weights
+from specdec.runtime.stopping import DraftStop
 
 
 class LeanModel(Weights):
@@ -128,15 +129,15 @@ class LeanModel(Weights):
         return self.head(self.norm(last))
 
     def greedy(
-        self, ids: torch.Tensor, buffer: KVBuffer, start: int, count: int
+        self, ids: torch.Tensor, buffer: KVBuffer, start: int, count: int, stop: DraftStop | None = None
     ) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Feed ``ids`` (n,) after ``start`` tokens and then the most likely token, ``count`` times (1 or more).
+        """Feed ``ids`` (n,) after ``start`` tokens and then the most likely token, up to ``count`` times (1 or more).
 
-        Returns logits (n + count - 1, V) and the chosen ids (count,), of which the last is not fed; None where torch
-        runs such passes.
+        ``stop`` may end it earlier. Returns logits (n + m - 1, V) and the m chosen ids, of which the last is not fed;
+        None where torch runs such passes.
         """
         native = self._native_for(ids, buffer)
-        return native.greedy(ids, buffer, start, count, len(self.layers)) if native else None
+        return native.greedy(ids, buffer, start, count, len(self.layers), stop) if native else None
 
     def _native_for(self, ids: torch.Tensor, buffer: KVBuffer) -> NativePass | None:
         """What runs a pass over ``ids`` in C; None where torch does."""
@@ -193,8 +194,10 @@ class LeanForward:
     def logits(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
         return self._lean.forward(ids, self._buffer, start, keep, self._taps)
 
-    def greedy(self, ids: torch.Tensor, start: int, count: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-        return self._lean.greedy(ids, self._buffer, start, count)
+    def greedy(
+        self, ids: torch.Tensor, start: int, count: int, stop: DraftStop | None
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+        return self._lean.greedy(ids, self._buffer, start, count, stop)
 
     def tap(self, layers: Sequence[int]) -> None:
         self._tapped, self._taps = layers, dict.fromkeys(layers, self._lean.embedding[:0])

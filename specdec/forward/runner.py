@@ -12,6 +12,7 @@ from specdec.errors import IncompatiblePair
 from specdec.forward.accelerate_private import execution_device
 from specdec.forward.engine import EagerEngine, Engine, Keyed, Passes
 from specdec.runtime.clock import Mark, mark, taken
+from specdec.runtime.stopping import DraftStop
 from specdec.runtime.tokens import TokenBuffer
 
 T = TypeVar("T")
@@ -52,17 +53,20 @@ class Runner:
             self._on_features(self._length - len(ids), self._passes.features())
         return logits
 
-    def greedy(self, ids: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Feed ``ids`` (n,) and then the most likely token, ``count`` times (1 or more), in one call.
+    def greedy(
+        self, ids: torch.Tensor, count: int, stop: DraftStop | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Feed ``ids`` (n,) and then the most likely token, up to ``count`` times (1 or more), in one call.
 
-        Returns raw logits (n + count - 1, V) in float32 and the chosen ids (count,), of which the last is not fed; None
-        where each pass has to be started by itself. For a model without recurrent state, outside of ``run``.
+        ``stop`` may end it earlier. Returns raw logits (n + m - 1, V) in float32 and the m chosen ids, of which the
+        last is not fed; None where each pass has to be started by itself. For a model without recurrent state, outside
+        of ``run``.
         """
         start = mark(self.device)
-        found = self._passes.greedy(ids.to(self.device), self._length, count)
+        found = self._passes.greedy(ids.to(self.device), self._length, count, stop)
         if found is not None:
             self._marks.append((start, mark(self.device)))
-            self._length += len(ids) + count - 1
+            self._length += len(ids) + len(found[1]) - 1
         return found
 
     def tap(self, layers: Sequence[int], on_features: Callable[[int, torch.Tensor], None]) -> None:

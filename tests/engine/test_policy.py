@@ -11,7 +11,18 @@ import pytest
 from fakes import prompt_of, shared_tiny
 
 import specdec
-from specdec.engine.policy import REREAD, AutoGamma, ConfidenceStop, EveryLength, Fixed, gamma_of, policy_of
+from specdec.engine.policy import (
+    REREAD,
+    AutoGamma,
+    ConfidenceStop,
+    EveryLength,
+    Fixed,
+    gamma_of,
+    next_draft,
+    policy_of,
+    watch_drafts,
+)
+from specdec.runtime.stopping import DraftStop, watch_of
 
 ROUNDS = 400
 
@@ -69,6 +80,68 @@ def test_auto_is_close_to_the_best_fixed_length(alpha: float, draft_pass: float,
     """Also after a first pass that took far too long, as on a cold machine."""
     best = max(Machine(alpha, draft_pass, slow_first=slow_first).play(Fixed(g))[0] for g in range(17))
     assert Machine(alpha, draft_pass, slow_first=slow_first).play(AutoGamma())[0] > 0.94 * best
+
+
+@dataclass
+class Doubting:
+    """A pair whose draft's probability of each guess is the chance that it is kept, easy and hard ones in turns.
+
+    A pass over rows takes as long as over the next multiple of four: they are computed in groups.
+    """
+
+    easy: float
+    hard: float
+    row: float = 0.05
+    guess: float = 0.06
+
+    def play(self, policy, watched: bool) -> float:
+        """Tokens per second over many rounds."""
+        chance, state = random.Random(0), policy.start()
+        watch_drafts(state, watched)
+        tokens, seconds = 0, 0.0
+        for index in range(1, ROUNDS + 1):
+            gamma, stop = next_draft(state)
+            watch, draft, kept = watch_of(stop, blocks_host=not watched), [], True
+            for place in range(gamma):
+                sure = self.easy if (tokens + place) // 12 % 2 else self.hard
+                stands = kept and chance.random() < sure
+                status = "accepted" if stands else "rejected" if kept else "discarded"
+                draft.append(SimpleNamespace(status=status, draft_confidence=sure))
+                kept = stands
+                if watch and watch.ends(sure):
+                    break
+            verify = 1 + self.row * 4 * math.ceil(len(draft) / 4)
+            event = SimpleNamespace(
+                index=index,
+                draft=draft,
+                draft_seconds=self.guess * len(draft),
+                verify_seconds=verify,
+                reread=0,
+                state_seconds=0.0,
+            )
+            state.saw(event)
+            tokens += [token.status for token in draft].count("accepted") + 1
+            seconds += event.draft_seconds + verify
+        return tokens / seconds
+
+
+@pytest.mark.parametrize(("easy", "hard"), [(0.95, 0.3), (0.9, 0.6), (0.99, 0.02), (0.8, 0.8)])
+def test_auto_beats_every_fixed_length_where_the_draft_knows_its_doubts(easy: float, hard: float) -> None:
+    """A draft goes on while its guesses are likely. Where all are alike, it is as fast as the best fixed length."""
+    machine = Doubting(easy, hard)
+    best = max(machine.play(Fixed(g), watched=False) for g in range(17))
+    found = machine.play(AutoGamma(), watched=True)
+    assert found > (0.95 if easy == hard else 1.02) * best
+    assert found > machine.play(AutoGamma(), watched=False) or easy == hard
+
+
+def test_a_stop_by_survival_proposes_the_guess_it_ends_with() -> None:
+    """The third guess ends the draft: 0.9 * 0.9 is above 0.7, and with another 0.5 it is not."""
+    watch = watch_of(DraftStop(least_survival=(0.7,) * 15), blocks_host=False)
+    assert watch is not None and [watch.ends(chance) for chance in (0.9, 0.9, 0.5)] == [False, False, True]
+    assert watch_of(DraftStop(least_survival=(0.7,)), blocks_host=True) is None, "to look would wait for the device"
+    certain = watch_of(DraftStop(least_survival=(0.99,)), blocks_host=False)
+    assert certain is not None and not any(map(certain.ends, (1.0, 0.0))), "only the first place has a bound"
 
 
 @pytest.mark.parametrize(("alpha", "draft_pass", "row"), [(0.95, 0.1, 0.05), (0.85, 0.1, 0.05), (0.6, 0.2, 0.1)])

@@ -28,6 +28,7 @@ from specdec.forward.hf_cache import PreallocatedLayer
 from specdec.measure.enumeration import CLOSE, distance, distribution
 from specdec.runtime import draws
 from specdec.runtime.sampling import Sampler
+from specdec.runtime.stopping import DraftStop
 
 decode_module = importlib.import_module("specdec.engine.decode")
 verify_module = importlib.import_module("specdec.engine.verify")
@@ -354,6 +355,14 @@ def test_the_automatic_length(monkeypatch) -> None:
     monkeypatch.setattr(Chooser, "_OPENING", (1, 2))
     monkeypatch.setattr(decode_module, "between", lambda start, end: 1.0)
     assert difference(pair_of("model"), NARROW, AutoGamma(), tokens=5) < CLOSE
+
+
+@pytest.mark.parametrize("drafting", ["model", "early exit", "other tokenizer"])
+def test_a_stop_by_the_survival_of_all_guesses(drafting: str, monkeypatch) -> None:
+    """As "auto" sets it, with bounds that some drafts reach and others do not."""
+    monkeypatch.setattr(Chooser, "length", lambda self: 3)
+    monkeypatch.setattr(Chooser, "stop", DraftStop(least_survival=(0.5, 0.4, 0.3), slope=0.8, bias=0.3))
+    assert difference(pair_of(drafting), NARROW, AutoGamma(), tokens=5) < CLOSE
 
 
 # --- known bugs are caught -------------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ from specdec.forward.native.passes import MOST, NativePass
 from specdec.measure.enumeration import CLOSE as CLOSE_CHANCES
 from specdec.measure.enumeration import distance, distribution
 from specdec.report import provenance
+from specdec.runtime.sampling import chance_of
+from specdec.runtime.stopping import DraftStop, watch_of
 
 EVERY = {name: make for name, make in (MODELS | WINDOWS).items() if "gpt2" not in name}
 THREADS = (1, 2, 3, 7)
@@ -91,6 +93,28 @@ def test_the_text_is_that_of_generate_and_the_events_say_so() -> None:
     facts = events[0].pair
     assert facts["target"]["torch_passes"] is None is facts["draft"]["torch_passes"]
     assert provenance.passes(facts).endswith("Passes over few rows run in C.")
+
+
+@pytest.mark.parametrize("vocabulary", [320, 333])  # with and without a tail
+def test_a_chain_ends_where_the_probabilities_say(vocabulary: int) -> None:
+    """In C as in ``Watch``: by the chance of a guess, and by that of all so far, at each place."""
+    lean = lean_of(tiny("llama", 3, vocab_size=vocabulary))
+    ids, count = prompt_of(9), 8
+    rows, chosen = lean.greedy(ids, lean.new_buffer(), 0, count)
+    chances = chance_of(rows[len(ids) - 1 :], chosen).tolist()
+    survival = list(itertools.accumulate(chances, lambda a, b: a * b))
+    stops = [DraftStop(least_chance=least) for least in (0.0, sorted(chances)[count // 2], 1.0)]
+    for place in range(count):  # the product falls, so a bound between two places ends the draft at the second
+        stops.append(DraftStop(least_survival=(0.0,) * place + (1.0,)))
+        stops.append(DraftStop(least_survival=(0.99 * survival[place],) * count))
+    stops += [DraftStop(least_survival=(0.3,) * count, slope=slope, bias=bias) for slope, bias in ((0.5, 3), (2, -1))]
+    for stop in stops:
+        watch = watch_of(stop, blocks_host=False)
+        made = next((n for n, chance in enumerate(chances, start=1) if watch.ends(chance)), count)
+        logits_, found = lean.greedy(ids, lean.new_buffer(), 0, count, stop)
+        assert found.tolist() == chosen[:made].tolist(), stop
+        assert torch.equal(logits_, rows[: len(ids) + made - 1])
+    assert len({next((n for n, c in enumerate(survival, 1) if c < 0.99 * survival[k]), 0) for k in range(count)}) > 2
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt_neox", "qwen2 with windows in some layers"])

@@ -122,7 +122,7 @@ def _compile(command: list[str], source: Path, target: Path) -> None:
     """Compile under a temporary name, so that another process never reads half a library."""
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made = Path(folder) / target.name
-        _run([*command, "-o", str(made), str(source)])
+        _run([*command, "-o", str(made), str(source), "-lm"])
         if not made.exists():
             raise NotBuilt(f"{Path(command[0]).name} wrote no library")
         digest = made.with_suffix(DIGEST)

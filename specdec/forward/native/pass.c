@@ -311,30 +311,64 @@ int run(const Model *m, const Pass *p, const Space *space) {
     return 0;
 }
 
-/* The place of the largest logit, the first of several; 0 where all are NaN. */
-static int64_t best(const float *logits, size_t count) {
+/* The place of the largest logit, the first of several; 0 where all are NaN. It is also put into *top. */
+static int64_t best(const float *logits, size_t count, float *top) {
     float most = -INFINITY;
     Vector tops = all(most);
     size_t i = 0;
     for (; i + LANES <= count; i += LANES) tops = chosen(load(logits + i) > tops, load(logits + i), tops);
     for (int lane = 0; lane < LANES; lane++) most = tops[lane] > most ? tops[lane] : most;
     for (; i < count; i++) most = logits[i] > most ? logits[i] : most;
+    *top = most;
     for (i = 0; i < count; i++)
         if (logits[i] == most) return i;
     return 0;
 }
 
-/* A pass over ids, and one over each chosen token but the last: of the last row's largest logit, count times. p->keep is
- * p->rows, and p->logits has rows for all passes. Returns what run() does. */
-int run_greedy(const Model *m, const Pass *p, const Space *space, int64_t count, int64_t *chosen_ids) {
+/* The probability of the largest logit, top. */
+static double chance_of(const float *logits, size_t count, float top) {
+    Vector sums = {0}, rest = all(-INFINITY);
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES) sums += exp_of(load(logits + i) - top);
+    for (size_t lane = 0; i + lane < count; lane++) rest[lane] = logits[i + lane];
+    if (i < count) sums += chosen(rest == -INFINITY, (Vector){0}, exp_of(rest - top));
+    return 1.0 / sum_of(sums);
+}
+
+/* Where a draft ends early: specdec/runtime/stopping.py. */
+enum { LONGEST = 16 };
+typedef struct {
+    double least_chance, slope, bias, farthest, least_survival[LONGEST];
+} Stop;
+
+/* The probability that a guess with this probability is accepted. */
+static double accepted(const Stop *s, double chance) {
+    double odds = chance >= 1.0 ? s->farthest : log(chance / (1.0 - chance));
+    odds = odds > s->farthest ? s->farthest : odds < -s->farthest ? -s->farthest : odds;
+    return 1.0 / (1.0 + exp(-(s->slope * odds + s->bias)));
+}
+
+/* A pass over ids, and one over each chosen token but the last: of the last row's largest logit, count times, or up to
+ * where stop ends it. p->keep is p->rows, and p->logits has rows for all passes. Returns how many tokens it chose; 0, with
+ * nothing of use, where run() returns 1. */
+int64_t run_greedy(
+    const Model *m, const Pass *p, const Space *space, int64_t count, int64_t *chosen_ids, const Stop *stop
+) {
     Pass next = *p;
+    double survival = 1.0;
     for (int64_t i = 0; i < count; i++) {
-        if (run(m, &next, space)) return 1;
+        float top;
+        if (run(m, &next, space)) return 0;
         next.logits += next.rows * m->head.out;
-        chosen_ids[i] = best(next.logits - m->head.out, m->head.out);
+        chosen_ids[i] = best(next.logits - m->head.out, m->head.out, &top);
+        if (stop) {
+            double chance = chance_of(next.logits - m->head.out, m->head.out, top);
+            survival *= accepted(stop, chance);
+            if (chance < stop->least_chance || (i < LONGEST && survival < stop->least_survival[i])) return i + 1;
+        }
         next.start += next.rows;
         next.ids = chosen_ids + i;
         next.rows = next.keep = 1;
     }
-    return 0;
+    return count;
 }

@@ -17,9 +17,11 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import activations
 
+from specdec.events import MAX_GAMMA
 from specdec.forward.native.availability import PASS, why_torch
 from specdec.forward.native.build import library
 from specdec.runtime.memory import free_bytes
+from specdec.runtime.stopping import FARTHEST, DraftStop
 
 if TYPE_CHECKING:
     from specdec.forward.kv_buffer import KVBuffer
@@ -76,6 +78,17 @@ class _Pass(Structure):
     _fields_ = [("ids", c_void_p), *_whole("rows start keep layers threads"), ("logits", c_void_p), ("taps", c_void_p)]
 
 
+class _Stop(Structure):
+    _fields_ = [
+        *[(name, c_double) for name in ("least_chance", "slope", "bias", "farthest")],
+        ("least_survival", c_double * MAX_GAMMA),
+    ]
+
+
+def _described(stop: DraftStop) -> _Stop:
+    return _Stop(stop.least_chance, stop.slope, stop.bias, FARTHEST, (c_double * MAX_GAMMA)(*stop.least_survival))
+
+
 class _Space(Structure):
     _fields_ = [*_whole("room"), *[(name, c_void_p) for name in ("held", "cos", "sin", "scratch")]]
 
@@ -100,7 +113,7 @@ class NativePass:
         found = library(PASS)
         assert isinstance(found, ctypes.CDLL)
         self._run = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p)(("run", found))
-        self._run_greedy = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_int64, c_void_p)(
+        self._run_greedy = ctypes.CFUNCTYPE(c_int64, c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_void_p)(
             ("run_greedy", found)
         )
         self._scratch_of = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_int64, c_int64, c_int64)(("scratch_of", found))
@@ -138,16 +151,18 @@ class NativePass:
         return logits
 
     def greedy(
-        self, ids: torch.Tensor, buffer: KVBuffer, start: int, count: int, layers: int
+        self, ids: torch.Tensor, buffer: KVBuffer, start: int, count: int, layers: int, stop: DraftStop | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """``LeanModel.greedy`` by the first ``layers`` layers. Raises ``IndexError`` as ``logits`` does."""
         rows, space = len(ids), self._space(buffer, start + len(ids) + count - 1)
         ids, logits = ids.long().contiguous(), _floats(rows + count - 1, self._vocabulary)
         chosen = torch.empty(count, dtype=torch.long, device="cpu")
         asked = _Pass(ids.data_ptr(), rows, start, rows, layers, _threads(), logits.data_ptr(), None)
-        if self._run_greedy(self._address, byref(asked), space, count, chosen.data_ptr()):
+        ends = None if stop is None else byref(_described(stop))
+        made = self._run_greedy(self._address, byref(asked), space, count, chosen.data_ptr(), ends)
+        if not made:
             raise self._out_of_range()
-        return logits, chosen
+        return logits[: rows + made - 1], chosen[:made]
 
     def _space(self, buffer: KVBuffer, end: int) -> int:
         """The address of what passes over a buffer share, with room for ``end`` tokens."""
