@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from rich.console import Console
+
 from specdec.cli.arguments import console_of
 from specdec.cli.terminal import refused
 from specdec.drafters.base import Finding
 from specdec.errors import IncompatiblePair, SpecdecError
-from specdec.models.loading import plan_pair
+from specdec.models.loading import Part, plan_pair
 from specdec.models.pair import silence_libraries
-from specdec.models.pair_check import check_pair
+from specdec.models.pair_check import check_pair, own_drafts
+from specdec.models.published import published_for
 from specdec.models.settings import LoadOptions
+from specdec.report.engine_flags import serving
 
+LENGTH = 5  # draft tokens a round, the default of ``specdec run``
 SIGNS = {"good": "+", "note": "!", "bad": "x"}
 
 
@@ -21,11 +26,23 @@ def main(arguments: Namespace) -> None:
     console = console_of(highlight=False)
     try:
         options = LoadOptions(arguments.device, arguments.dtype, arguments.dtype)
-        findings = check_pair(plan_pair(arguments.target, arguments.draft, options))
+        plan = plan_pair(arguments.target, arguments.draft, options)
+        findings = check_pair(plan)
     except IncompatiblePair as error:
-        findings = [Finding("bad", "Pair", str(error))]
+        plan, findings = None, [Finding("bad", "Pair", str(error))]
     except SpecdecError as error:
         raise refused(error) from error
     for finding in findings:
         console.print(f"{SIGNS[finding.level]} {finding.topic}: {finding.sentence}")
+    if plan is not None and plan.draft is None:
+        _show_flags(console, plan.target)
     raise SystemExit(any(finding.level == "bad" for finding in findings))
+
+
+def _show_flags(console: Console, target: Part) -> None:
+    """Print for each draft that the check names how servers are told to use it, at a draft length of ``LENGTH``."""
+    named = [(facts["text"], facts["kind"], "") for facts in (method.describe() for method in own_drafts(target))]
+    named += [(draft.text, draft.kind, draft.name) for draft in published_for(target.checkpoint.name)]
+    for text, kind, name in named:
+        for engine, flags in serving(kind, name, LENGTH).items():
+            console.print(f"  {text}, {engine}: {flags}")

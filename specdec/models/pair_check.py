@@ -6,20 +6,24 @@ It reads configs, tokenizers and the headers of the weights only. Nothing large 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from transformers import DynamicCache
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
-from specdec.drafters.base import Finding
+from specdec.drafters.base import DraftMethod, Finding
+from specdec.drafters.early_exit import EarlyExit
 from specdec.drafters.mtp import Mtp
-from specdec.errors import LoadFailed
+from specdec.drafters.prompt_lookup import PromptLookup
+from specdec.errors import IncompatiblePair, LoadFailed
 from specdec.forward.lean_check import undescribed
 from specdec.forward.model_info import context_length
 from specdec.models.checkpoint import as_load_failed
 from specdec.models.compatibility import recurrent_layers
 from specdec.models.loading import PairPlan, Part, must_spread
 from specdec.models.memory import gigabytes
+from specdec.models.published import published_for
 from specdec.models.unread import mtp_layers
 from specdec.runtime.memory import free_bytes
 
@@ -45,9 +49,29 @@ def check_pair(plan: PairPlan) -> list[Finding]:
 
 def _drafting(plan: PairPlan) -> Iterator[Finding]:
     if plan.draft is None:
-        yield Finding("note", "Cost", "No draft: plain decoding only (\u03b3 0).")
+        yield Finding("note", "Cost", "No draft: plain decoding only (\u03b3 0). What could draft for this target:")
+        yield from _suggested(plan.target)
     else:
         yield from plan.draft.findings(plan.target, plan.draft_parts)
+
+
+def _suggested(target: Part) -> Iterator[Finding]:
+    """What could draft: the text, the target's own layers, and drafts that others published for it."""
+    for method in own_drafts(target):
+        for found in method.findings(target, ()):
+            yield Finding(found.level, "Draft", f"{method.describe()['text']}. {found.sentence}")
+    for draft in published_for(target.checkpoint.name):
+        yield Finding("note", "Draft", f"{draft.text}. It is from {draft.source} and was not tried here.")
+
+
+def own_drafts(target: Part) -> list[DraftMethod]:
+    """The ways to draft for a target that need no other checkpoint."""
+    found: list[DraftMethod] = []
+    for method in (PromptLookup(), Mtp(), EarlyExit(max(1, _text(target).num_hidden_layers // 8))):
+        with suppress(IncompatiblePair):
+            method.refuse(target.config)
+            found.append(method)
+    return found
 
 
 def _text(part: Part) -> Any:

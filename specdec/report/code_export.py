@@ -23,6 +23,15 @@ from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import LOSSLESS, SamplingParams
 from specdec.facts import OPEN, DraftFacts, ModelFacts, PairFacts
 from specdec.measure.prompts import message_of
+from specdec.report.engine_flags import (
+    LLAMACPP,
+    SGLANG,
+    VLLM,
+    llamacpp_options,
+    lookup_match,
+    sglang_options,
+    vllm_config,
+)
 from specdec.report.schema import place
 
 FIXED = 5  # the draft length for tools that cannot choose it themselves
@@ -79,6 +88,11 @@ class Run:
     @property
     def draft_name(self) -> str:
         return _name(self.embedded, "head" if self.kind == "eagle3" else "draft", self.draft)
+
+    @property
+    def named(self) -> str:
+        """The checkpoint that drafts; empty for a way without one."""
+        return self.draft_name if "name" in self.draft else ""
 
     @property
     def rows_apart(self) -> int:
@@ -368,21 +382,10 @@ def _of_gguf(tool: str, run: Run) -> str | None:
 def vllm(run: Run) -> str:
     if refusal := _of_gguf("vLLM", run):
         return refusal
-    length = {"num_speculative_tokens": run.length}
-    model: dict[str, Any] = {"method": "draft_model", "model": run.draft_name if run.kind == "model" else "", **length}
-    if run.apart:
-        model["use_heterogeneous_vocab"] = True
-    elif run.sampled:
-        model["draft_sample_method"] = "probabilistic"
-    longest, shortest = run.draft.get("max_ngram", 3), run.draft.get("min_ngram", 1)
-    lookup = {"method": "ngram", **length, "prompt_lookup_max": longest, "prompt_lookup_min": shortest}
-    configs: dict[str, dict[str, Any]] = {"none": {}, "model": model, "prompt-lookup": lookup}
-    if run.kind == "eagle3":
-        configs["eagle3"] = {"method": "eagle3", "model": run.draft_name, **length}
-    configs["suffix"] = {"method": "suffix", **length}
-    configs["mtp"] = {"method": "mtp", **length}
-    if (config := configs.get(run.kind)) is None:
-        return _none("vLLM 0.33", run)
+    ngram = run.draft.get("min_ngram", 1), run.draft.get("max_ngram", 3)
+    config = vllm_config(run.kind, run.named, run.length, apart=run.apart, sampled=run.sampled, ngram=ngram)
+    if config is None:
+        return _none(VLLM, run)
     refused = bool(config) and run.sampled and run.params.min_p > 0
     fields = {"max_tokens": run.value("max_new_tokens"), "temperature": run.value("temperature")} | _changed(run)
     if refused:
@@ -392,7 +395,7 @@ def vllm(run: Run) -> str:
     further = run.kind == "suffix" and "# vLLM's suffix decoding searches earlier requests too"
     served = f" --speculative-config {shlex.quote(literal(config))}" if config else ""
     lines = [
-        "# vLLM 0.33",
+        f"# {VLLM}",
         *_remarks("vLLM", run, [further, refused and "# vLLM takes no min_p where it drafts: it is left out"]),
         f"# As a server: vllm serve {shlex.quote(run.target)}{served}",
     ]
@@ -425,21 +428,8 @@ def sglang(run: Run) -> str:
         return refusal
     if run.kind == "model" and run.apart:
         return "# SGLang 0.5.23 drafts only with a model of the\n# target's tokenizer and number of vocabulary rows.\n"
-    verified = f"--speculative-num-draft-tokens {run.length + 1}"  # counts the token before the draft
-    options: dict[str, list[str]] = {
-        "none": [],
-        "prompt-lookup": ["--speculative-algorithm NGRAM", verified, "--speculative-ngram-max-bfs-breadth 1"],
-    }
-    chain = f"--speculative-num-steps {run.length} --speculative-eagle-topk 1 {verified}"
-    if run.kind in ("model", "eagle3"):
-        options[run.kind] = [
-            f"--speculative-algorithm {'STANDALONE' if run.kind == 'model' else 'EAGLE3'}",
-            f"--speculative-draft-model-path {shlex.quote(run.draft_name)}",
-            chain,
-        ]
-    options["mtp"] = ["--speculative-algorithm EAGLE", chain]
-    if run.kind not in options:
-        return _none("SGLang 0.5.23", run)
+    if (options := sglang_options(run.kind, run.named, run.length)) is None:
+        return _none(SGLANG, run)
     drafts = run.kind != "none"
     refused = drafts and run.sampled and run.params.min_p > 0
     fields: dict[str, Any] = {"max_tokens": run.value("max_new_tokens"), "temperature": run.value("temperature")}
@@ -458,29 +448,18 @@ def sglang(run: Run) -> str:
         refused and "# SGLang takes no min_p where it drafts: it is left out",
         penalised and "# SGLang leaves a draft's own tokens out of the repetition penalty",
     ]
-    heading = "\n".join(["# SGLang 0.5.23", *_remarks("SGLang", run, more)])
-    serve = _command(f"sglang serve --model-path {shlex.quote(run.target)}", *options[run.kind])
+    heading = "\n".join([f"# {SGLANG}", *_remarks("SGLang", run, more)])
+    serve = _command(f"sglang serve --model-path {shlex.quote(run.target)}", *options)
     return f"{heading}\n{serve}{_request(30000, run, fields)}"
 
 
 def llamacpp(run: Run) -> str:
-    match = min(3, run.length)  # with a match longer than the draft, nothing is drafted
-    sizes = f"--spec-ngram-simple-size-n {match} --spec-ngram-simple-size-m {run.length}"
-    options = {
-        "none": [],
-        "prompt-lookup": [f"--spec-type ngram-simple {sizes}"],
-        "model": [
-            f"-md draft.gguf --spec-type draft-simple --spec-draft-n-max {run.length}",
-            *(["--spec-draft-sampling probabilistic"] if run.sampled else []),
-        ],
-        "mtp": [f"--spec-type draft-mtp --spec-draft-n-max {run.length}"],
-    }
-    if run.kind not in options:
-        return _none("llama.cpp b11434", run)
+    if (options := llamacpp_options(run.kind, run.length, run.sampled)) is None:
+        return _none(LLAMACPP, run)
     if run.embedded:
-        return "# llama.cpp b11434 cannot convert the embedded pair:\n# it does not know its tokenizer.\n"
+        return f"# {LLAMACPP} cannot convert the embedded pair:\n# it does not know its tokenizer.\n"
     if run.kind == "model" and (run.draft.get("own_tokenizer") or run.rows_apart > 128):
-        rule = "# llama.cpp b11434 drafts only with a model of the\n"
+        rule = f"# {LLAMACPP} drafts only with a model of the\n"
         return f"{rule}# target's tokenizer, its rows at most 128 more or fewer.\n"
     fields: dict[str, Any] = {"max_tokens": run.value("max_new_tokens"), "temperature": run.value("temperature")}
     if run.sampled:  # its defaults are not neutral, and it filters before the temperature; others filter after it
@@ -491,13 +470,13 @@ def llamacpp(run: Run) -> str:
         fields |= {"repeat_penalty": run.value("repetition_penalty"), "repeat_last_n": 65536}
     if run.params.ignore_eos:
         fields["ignore_eos"] = True
-    nearest = f"# the nearest to prompt lookup: it matches {match} tokens, no fewer"
+    nearest = f"# the nearest to prompt lookup: it matches {lookup_match(run.length)} tokens, no fewer"
     lines = [
-        "# llama.cpp b11434; it reads GGUF files, which its own folder converts",
+        f"# {LLAMACPP}; it reads GGUF files, which its own folder converts",
         *_remarks("llama.cpp", run, [run.kind == "prompt-lookup" and nearest]),
         _gguf(run.target, "target", run.target_facts.get("local", False)),
         *([_gguf(run.draft_name, "draft", run.draft.get("local", False))] if run.kind == "model" else []),
-        _command("llama-server -m target.gguf", *options[run.kind]),
+        _command("llama-server -m target.gguf", *options),
     ]
     return "\n".join(lines) + _request(8080, run, fields)
 
