@@ -40,7 +40,12 @@ def head_of(config: dict[str, Any], embeds: bool = True, seed: int = 0, scale: f
 
 
 def require_drafts_from_scratch(
-    monkeypatch, pair: specdec.Pair, drafter: type, gamma: int, scratch: Callable[[list[int], int], list[torch.Tensor]]
+    monkeypatch,
+    pair: specdec.Pair,
+    drafter: type,
+    gamma: int,
+    scratch: Callable[[list[int], int], list[torch.Tensor]],
+    accept_top_k: int = 260,
 ) -> None:
     """Every draft of a call has the logits of ``scratch``, which is given the text in front of it and how many guesses.
 
@@ -55,7 +60,7 @@ def require_drafts_from_scratch(
             found.append((list(context.tokens), torch.cat(proposal.choices.logits)))
         return proposal
 
-    lossy = {"acceptance": "top-k", "accept_top_k": 260}
+    lossy = {"acceptance": "top-k", "accept_top_k": accept_top_k}
     with monkeypatch.context() as patched:
         patched.setattr(drafter, "propose", noted)
         params = specdec.SamplingParams(max_new_tokens=24)

@@ -9,7 +9,7 @@ docs/architecture.md lists what else a way of this package needs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
@@ -48,6 +48,8 @@ class Planned(Protocol):
     def bytes(self) -> float: ...
     @property
     def head(self) -> Any: ...  # the settings of a drafting head; None for a whole model
+    @property
+    def headers(self) -> Mapping[str, tuple[str, tuple[int, ...]]]: ...  # number type and shape of each weight
 
 
 class Loaded(NamedTuple):

@@ -15,6 +15,7 @@ from transformers.modeling_layers import MtpModel
 from specdec.drafters.autoregressive import ChainDraft, spliced
 from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal
 from specdec.drafters.forms import form_of
+from specdec.drafters.qwen_mtp import declared, is_qwen, share_of_pass
 from specdec.errors import IncompatiblePair, InvalidInput
 from specdec.facts import DraftFacts
 from specdec.forward.hf import NORMED
@@ -33,7 +34,8 @@ class Mtp(DraftMethod):
     """Draft with the target's layers for multi-token prediction (DeepSeek-AI 2412.19437).
 
     Their weights are in the target's checkpoint. ``model`` is None until ``load_pair`` has read them. Raises
-    ``IncompatiblePair`` for a target that has none, or none that transformers loads.
+    ``IncompatiblePair`` for a target that has none, or none that are read: those that transformers loads (DeepSeek-V3,
+    GLM-4.5 and others), and the one of Qwen3-Next, Qwen3.5 and later.
     """
 
     kind: ClassVar[str] = "mtp"
@@ -65,6 +67,15 @@ class Mtp(DraftMethod):
 
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
         layers = layers_of(target.config)
+        if is_qwen(target.config):
+            share = share_of_pass(target)
+            yield Finding(
+                "good" if share < 0.25 else "note",
+                "Cost",
+                f"The target has one MTP layer. A guess reads {share:.2f} of the bytes that a target pass reads, the "
+                "output matrix included.",
+            )
+            return
         share = 1 / target.config.get_text_config(decoder=True).num_hidden_layers
         how = (
             f"layers; from guess {layers} on, the last is used" if layers > 1 else "layer; each guess passes through it"
@@ -95,12 +106,13 @@ class Mtp(DraftMethod):
 
 
 def layers_of(config: Any) -> int:
-    """How many MTP layers transformers loads of a target. Raises ``IncompatiblePair`` where there are none."""
+    """How many MTP layers are read of a target. Raises ``IncompatiblePair`` where there are none."""
+    config = declared(config)
     text = config.get_text_config(decoder=True)
     if not getattr(text, "num_mtp_layers", None):
         raise IncompatiblePair(
-            f"The target's configuration ({text.model_type}) names no MTP layers that transformers loads "
-            "(num_mtp_layers); use a draft model or prompt-lookup."
+            f"The target's configuration ({text.model_type}) names no MTP layers that are read "
+            "(num_mtp_layers; in Qwen3.5, mtp_num_hidden_layers); use a draft model or prompt-lookup."
         )
     try:
         own = config.get_mtp_config()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,23 +26,35 @@ _HF.require(StopStringCriteria, "clean_tokenizer_vocab")
 
 
 class MtpModel(modeling_layers.MtpModel):
-    """transformers' class, which does not hand over the names of the weights that it leaves out.
+    """transformers' class, which does not hand over the names of the weights that it leaves out, lacks, or cannot use.
 
+    They are in ``unread``, ``missing`` and ``misshapen``, and transformers itself neither raises nor logs anything.
     transformers looks up by the class's name how weights are renamed, and does not where the class is not its own.
     """
 
-    unread: frozenset[str]  # weights of the MTP layers that were not read
+    unread: frozenset[str]
+    missing: frozenset[str]
+    misshapen: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]  # the shape in the checkpoint, and the right one
 
     def is_custom_code(self) -> bool:
         return False
 
+    @staticmethod
+    def get_mtp_weights_regex(main_model: PreTrainedModel) -> re.Pattern[str]:
+        """The names of the MTP weights. transformers counts a vision tower among them if it leaves out both."""
+        theirs = modeling_layers.MtpModel.get_mtp_weights_regex(main_model).pattern
+        return re.compile(rf"(?!.*visual\.)(?:{theirs})")
+
     def _adjust_missing_and_unexpected_keys(self, loading_info: Any) -> None:
         super()._adjust_missing_and_unexpected_keys(loading_info)
-        self.unread = frozenset(loading_info.unexpected_keys)
+        self.unread, self.missing = frozenset(loading_info.unexpected_keys), frozenset(loading_info.missing_keys)
+        self.misshapen = {key: (tuple(found), tuple(right)) for key, found, right in loading_info.mismatched_keys}
+        for keys in (loading_info.unexpected_keys, loading_info.missing_keys, loading_info.mismatched_keys):
+            keys.clear()
 
 
 def read_mtp_layers(target: PreTrainedModel, device: torch.device) -> MtpModel:
-    """The MTP layers in the checkpoint that the config of ``target`` names. transformers checks for missing ones."""
+    """The MTP layers in the checkpoint that the config of ``target`` names. Some weights may be missing."""
     _HF.require(modeling_layers.MtpModel, "is_custom_code", _REFUSED)
     return MtpModel.from_pretrained(target, device_map={"": device})
 

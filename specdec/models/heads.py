@@ -20,9 +20,10 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.eagle3 import Eagle3, require_fit
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig, head_config, is_head
+from specdec.drafters.qwen_mtp import OF_THE_LAYER, PREFIX, declared, is_qwen, name_in_checkpoint
 from specdec.errors import LoadFailed
 from specdec.forward.hf_private import MtpModel, read_mtp_layers
-from specdec.models.unread import refuse_unread
+from specdec.models.unread import Headers, refuse_unread
 
 _EMBEDDING = "embed_tokens.weight"
 _BUFFERS = re.compile(r"^t2d$|(^|\.)(rotary_emb\..*|inv_freq)$")  # the inverse of d2t, and what is computed
@@ -66,10 +67,14 @@ def require_shapes(name: str, wanted: Mapping[str, torch.Tensor], tensors: Mappi
     """Raise ``LoadFailed`` where one of ``tensors`` has not the shape that the configuration asks for."""
     for key, there in wanted.items():
         if tensors[key].shape != there.shape:
-            raise LoadFailed(
-                f"The weight {key} of {name!r} has the shape {tuple(tensors[key].shape)}, and its configuration asks "
-                f"for {tuple(there.shape)}. Fetch the checkpoint again, or choose another."
-            )
+            raise _misshapen(name, key, tuple(tensors[key].shape), tuple(there.shape))
+
+
+def _misshapen(name: str, key: str, found: tuple[int, ...], right: tuple[int, ...]) -> LoadFailed:
+    return LoadFailed(
+        f"The weight {key} of {name!r} has the shape {found}, and its configuration asks for {right}. Fetch the "
+        "checkpoint again, or choose another."
+    )
 
 
 def read_eagle3(
@@ -96,11 +101,27 @@ def read_eagle3(
     return head.to(device).requires_grad_(False).eval()
 
 
+def require_mtp(name: str, config: Any, headers: Headers) -> None:
+    """Refuse a checkpoint of Qwen whose weights ``mtp.*`` are not those of one layer. Raises ``LoadFailed``.
+
+    ``config`` is that of the target. Of other types, ``read_mtp`` finds out.
+    """
+    if not is_qwen(config):
+        return
+    held = [key for key in headers if key.startswith(PREFIX)]
+    if not held:
+        raise LoadFailed(
+            f"{name!r} has no weights of an MTP layer ({PREFIX}*), which those who fine-tune or quantize a model often "
+            "leave out. Choose a checkpoint that has them, or draft in another way."
+        )
+    refuse_unread(name, (), [key for key in held if not OF_THE_LAYER.match(key)])
+
+
 def read_mtp(target: PreTrainedModel, name: str, folder: Path) -> MtpModel:
     """Read the MTP layers of ``target`` from its checkpoint in ``folder``. Raises ``LoadFailed`` if it has none."""
-    config = target.config
-    named = config.name_or_path
-    config.name_or_path = str(folder)  # transformers looks for them there
+    config, named = target.config, target.config.name_or_path
+    target.config = declared(config)
+    target.config.name_or_path = str(folder)  # transformers looks for them there
     try:
         device = next(target.get_decoder().layers[-1].parameters()).device
         found = read_mtp_layers(target, device)
@@ -110,8 +131,17 @@ def read_mtp(target: PreTrainedModel, name: str, folder: Path) -> MtpModel:
             "Choose another way to draft."
         ) from error
     finally:
-        config.name_or_path = named
-    refuse_unread(name, (), found.unread)
+        target.config, config.name_or_path = config, named
+    key_of = name_in_checkpoint if is_qwen(config) else str
+    refuse_unread(name, (), map(key_of, found.unread))
+    if found.missing:
+        lacks = sorted(map(key_of, found.missing))
+        raise LoadFailed(
+            f"{name!r} names MTP layers in its configuration and lacks {len(lacks)} of their weights; the first is "
+            f"{lacks[0]}. Choose a checkpoint that has them, or draft in another way."
+        )
+    for key, (shape, right) in found.misshapen.items():
+        raise _misshapen(name, key_of(key), shape, right)
     return found.requires_grad_(False).eval()
 
 

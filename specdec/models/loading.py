@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
 from specdec.drafters.base import DraftMethod, Loaded
@@ -24,12 +25,12 @@ from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
 from specdec.models.gguf_file import options as gguf_options
 from specdec.models.gguf_private import guarded
-from specdec.models.heads import HEADS, HeadKind, kind_of, read_mtp
+from specdec.models.heads import HEADS, HeadKind, kind_of, read_mtp, require_mtp
 from specdec.models.memory import PLANNED_TOKENS, WORKSPACE, cache_bytes, gigabytes, row_bytes
 from specdec.models.opening import open_checkpoint
 from specdec.models.pair import Pair, require_engine
 from specdec.models.settings import DRAFT_WEIGHTS, DTYPES, LoadOptions
-from specdec.models.unread import as_quantized, numbers_in, quantization, refuse_packed, refuse_unread
+from specdec.models.unread import Headers, as_quantized, numbers_in, quantization, refuse_packed, refuse_unread
 from specdec.runtime.memory import free_bytes
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
@@ -50,6 +51,7 @@ class Part:
     bits: int | None = None
     head: Any = None  # what its kind read from the config of a drafting head, which is not a whole model
     head_kind: HeadKind | None = None
+    headers: Headers = field(default_factory=dict)
 
     @property
     def bytes(self) -> float:
@@ -160,7 +162,8 @@ def plan_pair(
             refuse_packed(checkpoint.name, checkpoint.folder, quantization(config), headers)
         parameters = numbers_in(headers)
         _require_as_many(checkpoint.name, config, parameters)
-        return Part(checkpoint, config, checkpoint.tokenizer(), parameters, dtype_named(dtype, where), bits)
+        kind = dtype_named(dtype, where)
+        return Part(checkpoint, config, checkpoint.tokenizer(), parameters, kind, bits, headers=headers)
 
     def model_or_head(source: str) -> Part:
         """What drafts, by the content of its config."""
@@ -182,12 +185,14 @@ def plan_pair(
         headers = checkpoint.headers()
         refuse_packed(checkpoint.name, checkpoint.folder, raw.get("quantization_config"), headers, ours=True)
         dtype = dtype_named(options.draft_dtype, where)
-        return Part(checkpoint, head.layer, None, numbers_in(headers), dtype, head=head, head_kind=kind)
+        return Part(checkpoint, head.layer, None, numbers_in(headers), dtype, None, head, kind, headers)
 
     planned = model(open_checkpoint(str(target), options.revision, options.token), options.dtype, options.bits)
     if method is not None:
         with as_load_failed(planned.checkpoint.name, "configuration"):
             method.refuse(planned.config)
+    if isinstance(method, Mtp) and method.model is None:
+        require_mtp(planned.checkpoint.name, planned.config, planned.headers)
     draft_parts = () if method is None else tuple(map(model_or_head, method.parts()))
     method = _rounded(_as_head(method, draft_parts), draft_parts, options.draft_weights, where)
     require_engine(options.engine)
@@ -319,6 +324,7 @@ def load(plan: PairPlan, *, progress: Progress | None = None) -> Pair:
     if isinstance(draft, Mtp) and draft.model is None:
         with as_load_failed(plan.target.checkpoint.name, "MTP layers"):
             draft = Mtp(read_mtp(target, plan.target.checkpoint.name, plan.target.checkpoint.folder))
+            _require_numbers(draft.heads[0], plan.target.checkpoint.name)
     return Pair(
         target=target,
         draft=draft,
@@ -405,7 +411,7 @@ def _read_head(part: Part, kind: HeadKind, device: torch.device) -> Any:
     return found
 
 
-def _require_numbers(model: PreTrainedModel, name: str) -> None:
+def _require_numbers(model: nn.Module, name: str) -> None:
     """Refuse weights with NaN or infinity, and name them. Packed and offloaded weights are not checked."""
     for weight_name, weight in model.named_parameters():
         if weight.device.type == "meta" or weight.dtype not in _DTYPES.values() or not weight.numel():
