@@ -317,7 +317,7 @@ def transformers(run: Run) -> str:
         lines.append(f'{config}.num_assistant_tokens_schedule = "constant"')
         lines.append(f"{config}.assistant_confidence_threshold = {policy.least_confidence or 0.0}")
     if run.kind == "mtp":
-        lines.append("# transformers drafts one token for each MTP layer of the target")
+        lines.append("# transformers drafts one token for each MTP layer of the target, and reads none of Qwen's")
     elif run.gamma == "auto":
         lines.append("# transformers' own way to choose the draft length stands for auto")
     elif not isinstance(run.gamma, int) and not guide:
