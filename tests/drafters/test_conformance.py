@@ -24,8 +24,8 @@ class TestBigrams(DrafterConformance):
 class Faulty(LookupDraft):
     """Claims a distribution that its guesses were not drawn from."""
 
-    def propose(self, context, gamma, least_confidence):
-        found = super().propose(context, gamma, least_confidence)
+    def propose(self, context, gamma, stop):
+        found = super().propose(context, gamma, stop)
         return found if found.q is None else found._replace(q=torch.full_like(found.q, 1 / found.q.shape[1]))
 
 

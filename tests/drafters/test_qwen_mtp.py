@@ -276,7 +276,7 @@ def require_text_of_generate(pair: specdec.Pair, tokens: int, gammas: tuple[Any,
     return seen
 
 
-@pytest.mark.parametrize(("family", "one"), zip(FAMILIES, (2, 8, 16), strict=True))
+@pytest.mark.parametrize(("family", "one"), [*zip(FAMILIES, (2, 8, 16), strict=True)])
 def test_greedy_text_is_that_of_generate(family: str, one: int) -> None:
     gammas = (*range(1, 17), "auto") if HOURS else (4, 2, 8, 16, "auto") if FULL else (4, one, "auto")
     assert "rejected" in require_text_of_generate(pair_of(family), 64, gammas)
@@ -327,8 +327,8 @@ def test_sampled_text_has_the_targets_distribution(family: str, acceptance: str)
 def test_a_q_that_no_guess_was_drawn_from_is_caught(monkeypatch) -> None:
     draft = MtpDraft._draft
 
-    def sharper(self, context, gamma, least_confidence, missed):
-        proposal = draft(self, context, gamma, least_confidence, missed)
+    def sharper(self, context, gamma, stop, missed):
+        proposal = draft(self, context, gamma, stop, missed)
         return proposal._replace(q=proposal.q.square() / proposal.q.square().sum(-1, keepdim=True))
 
     monkeypatch.setattr(MtpDraft, "_draft", sharper)

@@ -73,7 +73,7 @@ class EchoDraft(NoDraft):
         super().__init__(vocabulary, context)
         self._back, self._vocabulary, self._greedy = back, vocabulary, greedy
 
-    def propose(self, context, gamma, least_confidence) -> Proposal:
+    def propose(self, context, gamma, stop) -> Proposal:
         ids = torch.tensor((context.tokens[-self._back :] * gamma)[:gamma], dtype=torch.long)
         context.write(0, ids)
         q = None if self._greedy else F.one_hot(ids, self._vocabulary).float()
