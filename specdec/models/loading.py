@@ -173,9 +173,10 @@ def plan_pair(
         kind = kind_of(raw)
         named = next((each.method for each in HEADS if isinstance(method, each.method)), None)
         if named is not None and (kind is None or kind.method is not named):
+            article = "an" if named.label[0] in "AEIOU" else "a"
             raise IncompatiblePair(
-                f"The config.json of {checkpoint.name!r} is not that of an {named.label}. Choose a head, or give it "
-                "as a draft model."
+                f"The config.json of {checkpoint.name!r} is not that of {article} {named.label}. Choose a head, or "
+                "give it as a draft model."
             )
         if kind is None:
             return model(checkpoint, options.draft_dtype)
