@@ -60,7 +60,7 @@ class DraftFacts(TypedDict):
     - ``own_tokenizer``: whether a draft model has another tokenizer than the target.
     - ``agreement``: the chance that a synthetic draft agrees, 0 to 1.
     - ``max_ngram``, ``min_ngram``: tokens that prompt lookup looks for.
-    - ``layer_ids``: which hidden states an EAGLE-3 head reads.
+    - ``layer_ids``: which hidden states a head reads.
     - ``more``: what a method of another package says besides.
     """
 

@@ -16,6 +16,7 @@ from torch import nn
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
+from specdec.drafters.dflash_head import is_dflash
 from specdec.errors import IncompatiblePair, quoted
 from specdec.forward.hf_cache import PreallocatedLayer
 
@@ -66,6 +67,8 @@ class HeadConfig:
 
 def is_head(config: Mapping[str, Any]) -> bool:
     """Whether a ``config.json`` is that of a head: of EAGLE-3, or of a kind that ``head_config`` refuses by name."""
+    if is_dflash(config):
+        return False
     if config.get("speculators_model_type") or "draft_vocab_size" in config:
         return True
     return any("eagle3" in name or "peagle" in name for name in _architectures(config))

@@ -12,6 +12,7 @@ FORMS = {
     "early-exit": "early-exit:K for the target's first K layers",
     "eagle3": "eagle3:HEAD, the hub id or folder of an EAGLE-3 head",
     "mtp": "mtp for the multi-token prediction layers of the target",
+    "dflash": "dflash:HEAD, the hub id or folder of a DFlash head",
 }
 
 

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 from specdec import entry_points
 from specdec.drafters.base import DraftMethod
+from specdec.drafters.dflash import DFlash
 from specdec.drafters.draft_model import DraftModel
 from specdec.drafters.eagle3 import Eagle3
 from specdec.drafters.early_exit import EarlyExit
@@ -18,7 +19,7 @@ from specdec.drafters.suffix import Suffix
 from specdec.errors import InvalidInput, quoted
 
 # In the order of the page's choices.
-METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp)
+METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp, DFlash)
 ALIASES = {"ngram": PromptLookup.kind, "pld": PromptLookup.kind}  # what other engines call a way to draft
 
 

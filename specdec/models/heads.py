@@ -16,8 +16,11 @@ from safetensors import safe_open
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 from specdec.drafters.base import DraftMethod
+from specdec.drafters.dflash import DFlash, require_dflash_fit
+from specdec.drafters.dflash_head import DFlashConfig, DFlashHead, dflash_config, is_dflash
 from specdec.drafters.eagle3 import Eagle3, require_fit
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig, head_config, is_head
 from specdec.drafters.qwen_mtp import OF_THE_LAYER, PREFIX, declared, is_qwen, name_in_checkpoint
@@ -26,6 +29,7 @@ from specdec.forward.hf_private import MtpModel, read_mtp_layers
 from specdec.models.unread import Headers, refuse_unread
 
 _EMBEDDING = "embed_tokens.weight"
+_FUSION = ("fc.", "hidden_norm.")  # the weights that join the features of a DFlash head
 _BUFFERS = re.compile(r"^t2d$|(^|\.)(rotary_emb\..*|inv_freq)$")  # the inverse of d2t, and what is computed
 
 
@@ -115,6 +119,23 @@ def require_mtp(name: str, config: Any, headers: Headers) -> None:
             "leave out. Choose a checkpoint that has them, or draft in another way."
         )
     refuse_unread(name, (), [key for key in held if not OF_THE_LAYER.match(key)])
+def read_dflash(
+    name: str, folder: Path, shards: Sequence[str], config: DFlashConfig, device: torch.device, dtype: torch.dtype
+) -> DFlashHead:
+    """Read a DFlash head, as ``HeadKind.read`` does. Of a float16 head, ``fc`` and its norm are float32."""
+    tensors = tensors_in(folder, shards, _dflash_name)
+    with torch.device("meta"):
+        head = DFlashHead(config, name)
+    wanted = head.state_dict()
+    unread = [key for key in tensors.keys() - wanted.keys() if not _BUFFERS.search(key)]
+    refuse_unread(name, wanted.keys() - tensors.keys(), unread)
+    require_shapes(name, wanted, tensors)
+    wide = torch.float32 if dtype == torch.float16 else dtype
+    head.load_state_dict(
+        {key: tensors[key].to(wide if key.startswith(_FUSION) else dtype) for key in wanted}, assign=True
+    )
+    head.rotary = Qwen3RotaryEmbedding(config.layer)
+    return head.to(device).requires_grad_(False).eval()
 
 
 def read_mtp(target: PreTrainedModel, name: str, folder: Path) -> MtpModel:
@@ -151,4 +172,13 @@ def _our_name(key: str) -> str:
     return f"layers.0.{key.removeprefix('midlayer.')}" if key.startswith("midlayer.") else key
 
 
-HEADS = (HeadKind(Eagle3, is_head, head_config, require_fit, read_eagle3),)
+def _dflash_name(key: str) -> str:
+    """Our name of a weight of a DFlash head, which is z-lab's. Muse-Glimmer has two of them in its "encoder"."""
+    key = key.removeprefix("model.")
+    return key.replace("encoder.output_norm_enc.", "hidden_norm.").replace("encoder.fc.", "fc.")
+
+
+HEADS = (
+    HeadKind(Eagle3, is_head, head_config, require_fit, read_eagle3),
+    HeadKind(DFlash, is_dflash, dflash_config, require_dflash_fit, read_dflash),
+)

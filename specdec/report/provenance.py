@@ -197,7 +197,7 @@ def _runs(model: ModelFacts | DraftFacts) -> str:
 
 
 def head(facts: PairFacts) -> dict[str, str]:
-    """What an EAGLE-3 head reads of its target, as a row of a table; none for other drafts."""
+    """What a head reads of its target, as a row of a table; none for other drafts."""
     draft, depth = facts["draft"], facts["target"]["layers"]
     if not draft or not draft.get("layer_ids"):
         return {}
@@ -231,8 +231,9 @@ def device_name(facts: PairFacts) -> str:
 
 
 def _drafting(draft: DraftFacts, named: bool) -> str:
-    if draft.get("kind") == "eagle3" and "name" in draft:
-        return f"EAGLE-3 head {draft['name']}"
+    heads = {"eagle3": "EAGLE-3 head", "dflash": "DFlash head"}
+    if draft.get("kind") in heads and "name" in draft:
+        return f"{heads[draft['kind']]} {draft['name']}"
     return _model(draft, named, "draft") if "name" in draft else draft["text"]
 
 

@@ -28,8 +28,9 @@ class Sampler:
         self.greedy = params.greedy
         self.takes_largest = params.greedy and params.repetition_penalty == 1.0  # of the raw logits
         self.rng = rng
+        self.reads_ids = params.repetition_penalty != 1.0  # a row depends on the ids before it
         self._penalty = None
-        if params.repetition_penalty != 1.0:
+        if self.reads_ids:
             self._penalty = RepetitionPenaltyLogitsProcessor(float(params.repetition_penalty))
         self._warpers: list[LogitsProcessor] = []  # these work row by row and do not need the ids
         if not params.greedy:

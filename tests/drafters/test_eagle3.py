@@ -323,7 +323,6 @@ RELATIVES: dict[str, tuple[dict[str, Any], str]] = {
     "parallel depths": ({"para_depths": 8}, "P-EAGLE"),
     "a switch": ({"parallel_drafting": True}, "P-EAGLE"),
     "NVIDIA's steps": ({"parallel_draft_step": 4}, "P-EAGLE"),
-    "DFlash": ({"speculators_model_type": "dflash", "mask_token_id": 7}, "dflash"),
     "EAGLE": ({"speculators_model_type": "eagle"}, "eagle"),
     "the last state alone": ({"use_aux_hidden_state": False}, "use_aux_hidden_state is false"),
     "layers under another name": ({"target_layer_ids": [1, 10, 19]}, "as target_layer_ids"),

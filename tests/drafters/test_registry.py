@@ -208,6 +208,7 @@ NAMED = [
     ("mtp", specdec.Mtp()),
     ("eagle3:some/head", specdec.Eagle3("some/head")),
     ("some/model", DraftModel("some/model")),
+    ("dflash:some/head", specdec.DFlash("some/head")),
 ]
 
 
