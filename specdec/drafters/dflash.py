@@ -21,6 +21,7 @@ from specdec.facts import DraftFacts
 from specdec.forward.runner import Runner
 from specdec.runtime.clock import Mark, mark, taken
 from specdec.runtime.sampling import Sampler, chance_of, up_to_unsure
+from specdec.runtime.stopping import DraftStop, watch_of
 from specdec.runtime.tokens import TokenBuffer
 
 
@@ -195,6 +196,8 @@ class DFlashDraft:
     logits of its own place. It sees no guess, so all guesses are made at once.
     """
 
+    watches = True
+
     def __init__(self, method: DFlash, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer):
         # The pair filled them in.
         assert isinstance(method.head, DFlashHead) and method.embedding is not None and method.output is not None
@@ -212,18 +215,18 @@ class DFlashDraft:
     def prefill(self, context: TokenBuffer) -> None:
         """Nothing to do: the prompt is read when the target has read it."""
 
-    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
         count = min(gamma, len(self._masks))
         if not count:
             return self._nothing
         raw = self._logits(context, count)
         ids, q = self._guesses(raw, context)
-        if not least_confidence:
+        if stop is None:
             return chain(ids, [raw], q, [])
-        limit = up_to_unsure(chance_of(raw, ids), least_confidence)
-        if context.blocks_host:
-            return chain(ids, [raw], q, [], limit)
-        kept = int(limit)
+        chances, watch = chance_of(raw, ids), watch_of(stop, context.blocks_host)
+        if watch is None:
+            return chain(ids, [raw], q, [], up_to_unsure(chances, stop.least_chance))
+        kept = next((n for n, chance in enumerate(chances.tolist(), start=1) if watch.ends(chance)), count)
         return chain(ids[:kept], [raw[:kept]], None if q is None else q[:kept], [])
 
     def crop_to(self, length: int) -> None:

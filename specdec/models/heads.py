@@ -119,6 +119,8 @@ def require_mtp(name: str, config: Any, headers: Headers) -> None:
             "leave out. Choose a checkpoint that has them, or draft in another way."
         )
     refuse_unread(name, (), [key for key in held if not OF_THE_LAYER.match(key)])
+
+
 def read_dflash(
     name: str, folder: Path, shards: Sequence[str], config: DFlashConfig, device: torch.device, dtype: torch.dtype
 ) -> DFlashHead:

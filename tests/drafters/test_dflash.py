@@ -286,8 +286,8 @@ def drafts_of(monkeypatch, pair: specdec.Pair, prompt_ids: torch.Tensor, gamma: 
     """The logits of each draft of a greedy call, by the text in front of it."""
     found, propose = {}, DFlashDraft.propose
 
-    def noted(self, context, gamma, least_confidence):
-        before, proposal = tuple(context.tokens), propose(self, context, gamma, least_confidence)
+    def noted(self, context, gamma, stop):
+        before, proposal = tuple(context.tokens), propose(self, context, gamma, stop)
         if len(proposal.ids):
             found[before] = torch.cat(proposal.choices.logits)
         return proposal
