@@ -58,7 +58,7 @@ def kind_of(config: Mapping[str, Any]) -> HeadKind | None:
     return next((kind for kind in HEADS if kind.is_mine(config)), None)
 
 
-def tensors_in(folder: Path, shards: Sequence[str], our_name: Callable[[str], str]) -> dict[str, torch.Tensor]:
+def tensors_of(folder: Path, shards: Sequence[str], our_name: Callable[[str], str]) -> dict[str, torch.Tensor]:
     """All tensors of a checkpoint by ``our_name`` of each."""
     tensors: dict[str, torch.Tensor] = {}
     for shard in shards:
@@ -85,7 +85,7 @@ def read_eagle3(
     name: str, folder: Path, shards: Sequence[str], config: HeadConfig, device: torch.device, dtype: torch.dtype
 ) -> Eagle3Head:
     """Read an EAGLE-3 head, as ``HeadKind.read`` does."""
-    tensors = tensors_in(folder, shards, _our_name)
+    tensors = tensors_of(folder, shards, _our_name)
     with torch.device("meta"):
         head = Eagle3Head(config, name, embeds=_EMBEDDING in tensors)
     wanted = head.state_dict()
@@ -125,7 +125,7 @@ def read_dflash(
     name: str, folder: Path, shards: Sequence[str], config: DFlashConfig, device: torch.device, dtype: torch.dtype
 ) -> DFlashHead:
     """Read a DFlash head, as ``HeadKind.read`` does. Of a float16 head, ``fc`` and its norm are float32."""
-    tensors = tensors_in(folder, shards, _dflash_name)
+    tensors = tensors_of(folder, shards, _dflash_name)
     with torch.device("meta"):
         head = DFlashHead(config, name)
     wanted = head.state_dict()
