@@ -1,4 +1,7 @@
-"""Drafting with an EAGLE-3 head, which reads the target's own hidden states (Li et al. 2503.01840)."""
+"""Drafting with an EAGLE-3 head, which reads the target's own hidden states (Li et al. 2503.01840).
+
+The configuration of a head tells whether it drafts token by token, or in parallel (P-EAGLE, Hui et al. 2602.01469).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,9 @@ class Eagle3(DraftMethod):
     """Draft with an EAGLE-3 head that was trained for this very target (Li et al. 2503.01840).
 
     ``head`` is a hub id or a folder, or "embedded" for the head that ships with the embedded target; once it is loaded,
-    the head itself. A pair fills in the other fields. Raises ``IncompatiblePair`` for a head of another target.
+    the head itself. It may be a P-EAGLE head, which makes all guesses of a draft in one pass (Hui et al. 2602.01469). A
+    draft is then no longer than such a head was trained for. A pair fills in the other fields. Raises
+    ``IncompatiblePair`` for a head of another target.
     """
 
     kind: ClassVar[str] = "eagle3"
@@ -72,6 +77,10 @@ class Eagle3(DraftMethod):
         for head in self.heads:
             facts["parameters"] = sum(weight.numel() for weight in head.parameters())
             facts["rows"] = head.lm_head.weight.shape[0]
+            if head.config.parallel:
+                facts["parallel"] = True
+            if head.config.most_guesses is not None:
+                facts["most_guesses"] = head.config.most_guesses
         facts["local"] = local
         if self.layer_ids:
             facts["layer_ids"] = list(self.layer_ids)
@@ -79,12 +88,22 @@ class Eagle3(DraftMethod):
 
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
         (head,) = parts
-        share = head.bytes / target.bytes
+        share, config = head.bytes / target.bytes, head.head
+        layers = config.layer.num_hidden_layers
+        kind = "A P-EAGLE head" if config.parallel else "An EAGLE-3 head"
+        guessing = "all guesses of a draft together read" if config.parallel else "a guess reads"
         yield Finding(
             "good" if share < 0.25 else "note",
             "Cost",
-            f"An EAGLE-3 head of one layer: a guess reads {share:.2f} of the target's bytes.",
+            f"{kind} of {'one layer' if layers == 1 else f'{layers} layers'}: {guessing} {share:.2f} of the target's "
+            "bytes.",
         )
+        if config.most_guesses is not None:
+            yield Finding(
+                "good",
+                "Draft length",
+                f"It was trained to make up to {config.most_guesses} guesses at once; a draft is not longer than that.",
+            )
         depth = _depth(target.config)
         ids = ", ".join(map(str, head.head.layers_of(depth)))
         yield Finding(
@@ -133,7 +152,9 @@ class Eagle3(DraftMethod):
         return "An EAGLE-3 head reads hidden states, which a captured pass does not hand over."
 
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> Drafter:
-        return Eagle3Draft(self, target, vocabulary, sampler, context)
+        assert isinstance(self.head, Eagle3Head)  # the pair loaded it
+        draft = ParallelDraft if self.head.config.parallel else Eagle3Draft
+        return draft(self, target, vocabulary, sampler, context)
 
 
 def require_fit(head: HeadConfig, target_config: Any) -> None:
@@ -158,7 +179,7 @@ def _depth(config: Any) -> int:
 class Eagle3Draft(ChainDraft):
     """Drafts with a head. Its input t joins the target's features at token t with the embedding of token t + 1.
 
-    The logits of input t are for token t + 2. Inputs with true features stay in the head's cache. Within a draft the
+    The logits of input t are for token t + 2. Inputs with true features stay in the head's caches. Within a draft the
     head uses its own states in place of features; those inputs are dropped when the target has read the tokens.
     """
 
@@ -166,9 +187,9 @@ class Eagle3Draft(ChainDraft):
         super().__init__(vocabulary, sampler, context)
         assert isinstance(method.head, Eagle3Head) and method.embedding is not None  # the pair filled them in
         self._head, self._embedding, self._context = method.head, method.embedding, context
-        self._cache = PreallocatedLayer()
+        self._caches = [PreallocatedLayer() for _ in method.head.layers]
         self._features = torch.empty(0)  # of the tokens from ``_read`` on
-        self._read = 0  # inputs with true features that are in the cache
+        self._read = 0  # inputs with true features that are in the caches
         self._state = torch.empty(0)  # (1, H), which the next guess is made from
         self._marks: list[tuple[Mark, Mark]] = []
         target.tap(method.layer_ids, self._take)
@@ -180,7 +201,8 @@ class Eagle3Draft(ChainDraft):
         return self._draft(context, gamma, stop, []) if gamma else self._nothing
 
     def crop_to(self, length: int) -> None:
-        self._cache.crop(self._read - self._cache.get_seq_length())
+        for cache in self._caches:
+            cache.crop(self._read - cache.get_seq_length())
 
     def take_seconds(self) -> float:
         return taken(self._marks)
@@ -196,17 +218,22 @@ class Eagle3Draft(ChainDraft):
 
     def _pairs(self, end: int) -> torch.Tensor:
         """Feed the inputs with true features up to ``end``. Returns the logits (1, D) of the last one."""
+        return self._pass(*self._unread(end))
+
+    def _unread(self, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """States (n, H) and ids (n,) of the unread inputs with true features up to ``end``; they count as read now."""
         count, start = end - self._read, mark(self._context.device)
         states = self._head.fused(self._features[:count])
         ids = self._context.ids(self._read + 1, end + 1)
         self._features, self._read = self._features[count:], end
         self._marks.append((start, mark(self._context.device)))
-        return self._pass(states, ids)
+        return states, ids
 
-    def _pass(self, states: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    def _pass(self, states: torch.Tensor, ids: torch.Tensor, keep: int = 1) -> torch.Tensor:
+        """Feed inputs of ``states`` (n, H) and ``ids`` (n,). Returns the logits (keep, D) of the last ones."""
         start = mark(self._context.device)
         embedded = F.embedding(ids, self._embedding).to(states.dtype)
-        logits, self._state = self._head(states, embedded, self._cache, keep=1)
+        logits, self._state = self._head(states, embedded, *self._caches, keep=keep)
         self._marks.append((start, mark(self._context.device)))
         return logits
 
@@ -216,4 +243,36 @@ class Eagle3Draft(ChainDraft):
         else:
             logits = self._pass(self._state, context.ids(end - 1, end))
         raw = self._head.in_target_ids(logits.float(), self._vocabulary)
+        return raw, self._sampler.process(raw, context, end)
+
+
+class ParallelDraft(Eagle3Draft):
+    """Drafts with a P-EAGLE head (Hui et al. 2602.01469): one pass makes all guesses of a draft.
+
+    The last input with true features makes the first guess. For each further guess an input follows at the next
+    position, with a learned state in place of features and one certain token in place of the guess before. It sees all
+    inputs before it, so the guesses do not depend on each other. Those inputs are dropped after the draft.
+    """
+
+    def __init__(self, method: Eagle3, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer):
+        super().__init__(method, target, vocabulary, sampler, context)
+        assert self._head.config.mask_token is not None  # it drafts in parallel
+        self._mask_token, self._unknown = self._head.config.mask_token, self._head.unknown_state()
+        self._guesses = 0  # in this draft
+        self._raw = torch.empty(0)  # (guesses, V), the logits of this draft
+
+    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
+        most = self._head.config.most_guesses
+        self._guesses = gamma if most is None else min(gamma, most)
+        return super().propose(context, self._guesses, least_confidence)
+
+    def _forward(self, context: TokenBuffer, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+        guess = end - context.length
+        if guess == 0:
+            (states, ids), further = self._unread(end - 1), self._guesses - 1
+            states = torch.cat([states, self._unknown.expand(further, -1)])
+            ids = torch.cat([ids, ids.new_full((further,), self._mask_token)])
+            logits = self._pass(states, ids, self._guesses)
+            self._raw = self._head.in_target_ids(logits.float(), self._vocabulary)
+        raw = self._raw[guess : guess + 1]
         return raw, self._sampler.process(raw, context, end)

@@ -1,7 +1,17 @@
-"""The head of EAGLE-3 (Li et al. 2503.01840): one decoder layer that reads hidden states of the target.
+"""The head of EAGLE-3 (Li et al. 2503.01840): a decoder layer, or a few, that reads hidden states of the target.
 
 It reads the weights and options of published checkpoints in two formats: that of SafeAILab and AngelSlim, and that of
-vLLM's ``speculators``. A draft of g guesses takes g passes of this layer.
+vLLM's ``speculators``. A draft of g guesses takes g passes.
+
+A P-EAGLE head (Hui et al. 2602.01469) drafts in parallel: a draft of g guesses takes one pass. Two learned vectors
+stand in for what is not known yet: the embedding of one token of the vocabulary for each further token, and
+``mask_hidden`` for the target's states. Published heads have several layers, of which the first alone reads embeddings.
+
+Names of options and weights, and what a pass reads, follow ``speculators`` (``models/peagle/core.py`` and
+``attention.py``), vLLM (``model_executor/models/llama_eagle3.py``, ``v1/spec_decode/llm_base_proposer.py``,
+``transformers_utils/configs/speculators/algos.py``), NVIDIA's NeMo AutoModel
+(``components/speculative/eagle/peagle_draft.py``) and SpecForge (``modeling/draft/peagle.py``). The names in amazon's
+checkpoints are those that nkipy's port of them reads (``gpt_oss/eagle``), which was compared with vLLM.
 """
 
 from __future__ import annotations
@@ -23,36 +33,48 @@ from specdec.forward.hf_cache import PreallocatedLayer
 FEATURES = 3  # hidden states of the target that are joined for each token
 _NORMS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 _LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
-# Options of P-EAGLE heads, which make all their guesses in one pass.
-_PARALLEL = ("mask_token_id", "ptd_token_id", "para_num", "para_depths", "num_depths")
+# What P-EAGLE heads call the token in place of unknown ones, in the order in which vLLM looks for it, and how many
+# guesses they were trained to make: NeMo AutoModel, and speculators in two older versions.
+_MASK_TOKEN = ("mask_token_id", "pard_token", "ptd_token_id")
+_DEPTHS = ("num_depths", "para_depths", "para_num")
+MASK_HIDDEN = "mask_hidden"  # the weight in place of unknown states, in all checkpoints
 
 
 @dataclass(frozen=True)
 class HeadConfig:
     """The settings in a head's ``config.json``.
 
-    layer               sizes and rotary angles of its decoder layer; H is ``layer.hidden_size``
+    layer               sizes, rotary angles and number of its decoder layers; H is ``layer.hidden_size``
     draft_vocabulary    rows of its output; None where it is the target's vocabulary
     target_size         width of the target's hidden states
     layer_ids           the target's layers whose input is read, N for the output of the last of N; None for
                         (2, N/2, N-3)
-    window              how many tokens a token sees, itself included; None for all before it
+    windows             of each layer: how many tokens a token sees, itself included; None for all before it
     qk_norm             queries and keys are normed, as in Qwen3
     norm_before_residual   the residual is the normed state
     norm_before_fc, fc_norm   the joined features are normed, together or each by itself
     norm_output         the next guess is made from the normed state
+    mask_token          the token in place of unknown ones in a head that drafts in parallel; None in other heads
+    most_guesses        how many guesses such a head was trained to make in a pass; None where nothing says it
     """
 
     layer: LlamaConfig
     draft_vocabulary: int | None
     target_size: int
     layer_ids: tuple[int, ...] | None
-    window: int | None
+    windows: tuple[int | None, ...]
     qk_norm: bool
     norm_before_residual: bool
     norm_before_fc: bool
     fc_norm: bool
     norm_output: bool
+    mask_token: int | None
+    most_guesses: int | None
+
+    @property
+    def parallel(self) -> bool:
+        """Whether all guesses of a draft come from one pass, as in P-EAGLE."""
+        return self.mask_token is not None
 
     def layers_of(self, depth: int) -> tuple[int, ...]:
         """The states to read in a target of ``depth`` layers. Raises ``IncompatiblePair`` for one that it lacks."""
@@ -66,7 +88,7 @@ class HeadConfig:
 
 
 def is_head(config: Mapping[str, Any]) -> bool:
-    """Whether a ``config.json`` is that of a head: of EAGLE-3, or of a kind that ``head_config`` refuses by name."""
+    """Whether a ``config.json`` is that of a head: EAGLE-3, P-EAGLE, or a kind that ``head_config`` refuses by name."""
     if is_dflash(config):
         return False
     if config.get("speculators_model_type") or "draft_vocab_size" in config:
@@ -87,21 +109,34 @@ def head_config(config: Mapping[str, Any]) -> HeadConfig:
         raise IncompatiblePair(
             f"The EAGLE-3 head has a layer of type {str(kind)[:40]!r}; only llama and qwen3 are read."
         )
-    if layer.get("num_hidden_layers", 1) != 1:
-        raise IncompatiblePair(f"The EAGLE-3 head has {layer['num_hidden_layers']} layers; only heads of one are read.")
+    depth = layer.setdefault("num_hidden_layers", 1)
+    if type(depth) is not int or depth < 1:
+        raise IncompatiblePair(
+            f"The EAGLE-3 head sets num_hidden_layers to {quoted(depth)}; it must be a number of layers. Choose "
+            "another head."
+        )
+    kinds = layer.get("layer_types") or ["full_attention"] * depth
+    if len(kinds) != depth:
+        raise IncompatiblePair(
+            f"The EAGLE-3 head names {len(kinds)} layer_types and has {depth} layer{'s' * (depth > 1)}. Correct its "
+            "config.json, or choose another head."
+        )
     for name in ("architectures", "model_type", "transformers_version", "dtype", "torch_dtype"):
         layer.pop(name, None)
     for name in ("attention_bias", "mlp_bias"):
         layer[name] = bool(_option({**config, **layer}, name))
     sizes = LlamaConfig(**layer)
+    parallel = _is_parallel(config)
     return HeadConfig(
         layer=sizes,
         draft_vocabulary=_option(config, "draft_vocab_size"),
         target_size=_option(config, "target_hidden_size") or sizes.hidden_size,
         layer_ids=_layer_ids(config),
-        window=layer.get("sliding_window") if "sliding_attention" in (layer.get("layer_types") or ()) else None,
+        windows=tuple(layer.get("sliding_window") if each == "sliding_attention" else None for each in kinds),
         qk_norm=kind == "qwen3",
         **{name: bool(_option(config, name)) for name in _NORMS},
+        mask_token=_mask_token(config, sizes.vocab_size) if parallel else None,
+        most_guesses=_most_guesses(config) if parallel else None,
     )
 
 
@@ -149,22 +184,80 @@ def _layer_ids(config: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _refuse_relatives(config: Mapping[str, Any]) -> None:
-    """Refuse, by its name, a head that drafts in another way than EAGLE-3."""
+    """Refuse, by its name, a head that drafts in another way than EAGLE-3 and P-EAGLE."""
     kind = str(config.get("speculators_model_type") or "eagle3")
-    parallel = any(_option(config, name) is not None for name in _PARALLEL) or _option(config, "parallel_drafting")
-    if parallel or (_option(config, "parallel_draft_step") or 1) != 1:
-        kind = "peagle" if kind == "eagle3" else kind
-    if kind == "peagle" or any("peagle" in name for name in _architectures(config)):
-        kind = "P-EAGLE"
-    if kind != "eagle3":
+    if kind not in ("eagle3", "peagle"):
         raise IncompatiblePair(
             f"The head is of the kind {kind[:40]}, and only EAGLE-3 heads are read. Choose an EAGLE-3 head."
+        )
+    if (_option(config, "parallel_draft_step") or 1) != 1:
+        raise IncompatiblePair(
+            "The head makes further guesses by heads of their own, as in Medusa (parallel_draft_step is "
+            f"{quoted(_option(config, 'parallel_draft_step'))}), and only EAGLE-3 and P-EAGLE heads are read. Choose "
+            "another head."
         )
     if _option(config, "use_aux_hidden_state") is False:
         raise IncompatiblePair(
             "The EAGLE-3 head reads the target's last state alone (use_aux_hidden_state is false), and only heads that "
             f"read {FEATURES} hidden states are known. Choose another head."
         )
+
+
+def _is_parallel(config: Mapping[str, Any]) -> bool:
+    """Whether a head drafts in parallel. vLLM is told so by its user; here the config must say it."""
+    named = config.get("speculators_model_type") == "peagle" or any("peagle" in n for n in _architectures(config))
+    options = any(_option(config, name) is not None for name in (*_MASK_TOKEN, *_DEPTHS))
+    return named or options or bool(_option(config, "parallel_drafting"))
+
+
+def _agreed(config: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, Any]:
+    """Find an option that may have one of several ``names``. Returns the name and the value, or the first and None.
+
+    Raises ``IncompatiblePair`` where two of them differ.
+    """
+    found = [(name, value) for name in names if (value := _option(config, name)) is not None]
+    for name, value in found:
+        if value != found[0][1]:
+            raise IncompatiblePair(
+                f"The config.json of the P-EAGLE head sets {found[0][0]} to {quoted(found[0][1])}, and {name} to "
+                f"{quoted(value)}, which mean the same. Correct the one that is wrong, or choose another head."
+            )
+    return found[0] if found else (names[0], None)
+
+
+def _mask_token(config: Mapping[str, Any], vocabulary: int) -> int:
+    name, token = _agreed(config, _MASK_TOKEN)
+    if token is None:
+        raise IncompatiblePair(
+            f"The P-EAGLE head does not say which token stands in place of unknown ones. Add {_MASK_TOKEN[0]} to its "
+            "config.json, with the value that it was trained with, or choose another head."
+        )
+    if type(token) is not int or not 0 <= token < vocabulary:
+        raise IncompatiblePair(
+            f"The P-EAGLE head sets {name} to {quoted(token)}; it must be one of its {vocabulary:,} tokens. Choose "
+            "another head."
+        )
+    return token
+
+
+def _most_guesses(config: Mapping[str, Any]) -> int | None:
+    """How many guesses a head was trained to make in a pass. ``speculators`` writes it as what it proposes to draft."""
+    name, most = _agreed(config, _DEPTHS)
+    if most is None:
+        name, most = "speculative_tokens", _proposed(config)
+    if most is not None and (type(most) is not int or most < 1):
+        raise IncompatiblePair(
+            f"The P-EAGLE head sets {name} to {quoted(most)}; it must be a number of guesses. Choose another head."
+        )
+    return most
+
+
+def _proposed(config: Mapping[str, Any]) -> Any:
+    """The number of tokens that ``speculators_config`` proposes to draft; None if it says nothing."""
+    written = config.get("speculators_config")
+    methods = written.get("proposal_methods") if isinstance(written, Mapping) else None
+    known = [each for each in methods if isinstance(each, Mapping)] if isinstance(methods, list) else []
+    return next((value for each in known if (value := each.get("speculative_tokens")) is not None), None)
 
 
 class Eagle3Head(nn.Module):
@@ -182,10 +275,12 @@ class Eagle3Head(nn.Module):
         self.fc_norm = nn.ModuleList(norms)
         self.fc = nn.Linear(wide, size, bias=False)
         self.embed_tokens = nn.Embedding(layer.vocab_size, size) if embeds else None
-        self.layers = nn.ModuleList([Eagle3Layer(config)])
+        further = (FurtherLayer(config, index) for index in range(1, layer.num_hidden_layers))
+        self.layers = nn.ModuleList([Eagle3Layer(config), *further])
         self.norm = LlamaRMSNorm(size, eps)
         self.lm_head = nn.Linear(size, vocabulary, bias=False)
         self.rotary = LlamaRotaryEmbedding(layer)
+        self.mask_hidden = nn.Parameter(torch.zeros(wide)) if config.parallel else None
         self.d2t: torch.Tensor  # (D,): the id in the target's vocabulary minus the id in the head's
         self.register_buffer("d2t", torch.zeros(vocabulary, dtype=torch.long))
 
@@ -199,17 +294,25 @@ class Eagle3Head(nn.Module):
             features = torch.cat([norm(part) for norm, part in parts], -1)
         return self.fc(features)
 
-    def forward(
-        self, states: torch.Tensor, embedded: torch.Tensor, cache: PreallocatedLayer, keep: int | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Feed states (n, H), each with the embedding (n, H) of the token after it, after the rows in ``cache``.
+    def unknown_state(self) -> torch.Tensor:
+        """The state (1, H) in place of unknown ones in a head that drafts in parallel, mapped as true ones are."""
+        assert self.mask_hidden is not None  # it drafts in parallel
+        return self.fused(self.mask_hidden[None])
 
-        Returns the last ``keep`` logits (keep, D), and the states (keep, H) that the next guesses are made from.
+    def forward(
+        self, states: torch.Tensor, embedded: torch.Tensor, *caches: PreallocatedLayer, keep: int | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Feed states (n, H), each with the embedding (n, H) of the token after it, after the rows in ``caches``.
+
+        There is a cache for each layer. Returns the last ``keep`` logits (keep, D), and the states (keep, H) that the
+        next guesses are made from.
         """
-        start = cache.get_seq_length()
+        start = caches[0].get_seq_length()
         places = torch.arange(start, start + len(states), device=states.device)[None]
         angles = self.rotary(states[None], places)
-        out = self.layers[0](embedded, states, angles, cache)
+        out = self.layers[0](embedded, states, angles, caches[0])
+        for layer, cache in zip(self.layers[1:], caches[1:], strict=True):
+            out = layer(out, angles, cache)
         out = out if keep is None else out[-keep:]
         normed = self.norm(out)
         return self.lm_head(normed), normed if self.config.norm_output else out
@@ -231,7 +334,7 @@ class Eagle3Layer(nn.Module):
         self.norm_before_residual = config.norm_before_residual
         self.input_layernorm = LlamaRMSNorm(size, layer.rms_norm_eps)
         self.hidden_norm = LlamaRMSNorm(size, layer.rms_norm_eps)
-        self.self_attn = Eagle3Attention(config)
+        self.self_attn = Eagle3Attention(config, 0)
         self.post_attention_layernorm = LlamaRMSNorm(size, layer.rms_norm_eps)
         self.mlp = LlamaMLP(layer)
 
@@ -249,21 +352,39 @@ class Eagle3Layer(nn.Module):
         return states + self.mlp(self.post_attention_layernorm(states))
 
 
-class Eagle3Attention(nn.Module):
-    """Causal attention over rows (n, 2H)."""
+class FurtherLayer(nn.Module):
+    """A Llama layer after the first one. It reads that one's output alone."""
 
-    def __init__(self, config: HeadConfig):
+    def __init__(self, config: HeadConfig, index: int):
+        super().__init__()
+        layer, size = config.layer, config.layer.hidden_size
+        self.input_layernorm = LlamaRMSNorm(size, layer.rms_norm_eps)
+        self.self_attn = Eagle3Attention(config, index)
+        self.post_attention_layernorm = LlamaRMSNorm(size, layer.rms_norm_eps)
+        self.mlp = LlamaMLP(layer)
+
+    def forward(
+        self, states: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor], cache: PreallocatedLayer
+    ) -> torch.Tensor:
+        states = states + self.self_attn(self.input_layernorm(states), angles, cache)
+        return states + self.mlp(self.post_attention_layernorm(states))
+
+
+class Eagle3Attention(nn.Module):
+    """Causal attention over rows (n, 2H) in the first layer, and (n, H) in layer ``index`` after it."""
+
+    def __init__(self, config: HeadConfig, index: int):
         super().__init__()
         layer = config.layer
         self.size = getattr(layer, "head_dim", None) or layer.hidden_size // layer.num_attention_heads
-        wide, bias = 2 * layer.hidden_size, layer.attention_bias
+        wide, bias = layer.hidden_size if index else 2 * layer.hidden_size, layer.attention_bias
         self.q_proj = nn.Linear(wide, layer.num_attention_heads * self.size, bias=bias)
         self.k_proj = nn.Linear(wide, layer.num_key_value_heads * self.size, bias=bias)
         self.v_proj = nn.Linear(wide, layer.num_key_value_heads * self.size, bias=bias)
         self.o_proj = nn.Linear(layer.num_attention_heads * self.size, layer.hidden_size, bias=bias)
         self.q_norm = LlamaRMSNorm(self.size, layer.rms_norm_eps) if config.qk_norm else None
         self.k_norm = LlamaRMSNorm(self.size, layer.rms_norm_eps) if config.qk_norm else None
-        self.window = config.window
+        self.window = config.windows[index]
 
     def forward(
         self, x: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor], cache: PreallocatedLayer

@@ -22,7 +22,7 @@ from specdec.drafters.base import DraftMethod
 from specdec.drafters.dflash import DFlash, require_dflash_fit
 from specdec.drafters.dflash_head import DFlashConfig, DFlashHead, dflash_config, is_dflash
 from specdec.drafters.eagle3 import Eagle3, require_fit
-from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig, head_config, is_head
+from specdec.drafters.eagle3_head import MASK_HIDDEN, Eagle3Head, HeadConfig, head_config, is_head
 from specdec.drafters.qwen_mtp import OF_THE_LAYER, PREFIX, declared, is_qwen, name_in_checkpoint
 from specdec.errors import LoadFailed
 from specdec.forward.hf_private import MtpModel, read_mtp_layers
@@ -86,6 +86,8 @@ def read_eagle3(
 ) -> Eagle3Head:
     """Read an EAGLE-3 head, as ``HeadKind.read`` does."""
     tensors = tensors_of(folder, shards, _our_name)
+    if MASK_HIDDEN in tensors:
+        tensors[MASK_HIDDEN] = tensors[MASK_HIDDEN].flatten()  # (1, 1, n) in most checkpoints
     with torch.device("meta"):
         head = Eagle3Head(config, name, embeds=_EMBEDDING in tensors)
     wanted = head.state_dict()

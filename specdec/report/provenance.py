@@ -197,12 +197,16 @@ def _runs(model: ModelFacts | DraftFacts) -> str:
 
 
 def head(facts: PairFacts) -> dict[str, str]:
-    """What a head reads of its target, as a row of a table; none for other drafts."""
+    """What a head reads of its target, and whether it drafts in parallel, as rows; none for other drafts."""
     draft, depth = facts["draft"], facts["target"]["layers"]
     if not draft or not draft.get("layer_ids"):
         return {}
     listing = ", ".join(map(str, draft["layer_ids"]))
-    return {"Head reads": f"hidden states {listing} (0 is the embedding, {depth} the output of the last layer)"}
+    rows = {"Head reads": f"hidden states {listing} (0 is the embedding, {depth} the output of the last layer)"}
+    if draft.get("parallel"):
+        most = draft.get("most_guesses")
+        rows["Head drafts"] = f"all guesses in one pass{f', up to {most}' if most else ''} (P-EAGLE)"
+    return rows
 
 
 def engine(facts: PairFacts) -> str:
@@ -231,7 +235,7 @@ def device_name(facts: PairFacts) -> str:
 
 
 def _drafting(draft: DraftFacts, named: bool) -> str:
-    heads = {"eagle3": "EAGLE-3 head", "dflash": "DFlash head"}
+    heads = {"eagle3": "P-EAGLE head" if draft.get("parallel") else "EAGLE-3 head", "dflash": "DFlash head"}
     if draft.get("kind") in heads and "name" in draft:
         return f"{heads[draft['kind']]} {draft['name']}"
     return _model(draft, named, "draft") if "name" in draft else draft["text"]

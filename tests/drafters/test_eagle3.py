@@ -314,15 +314,7 @@ def test_an_empty_list_of_layers_in_eagle_config_says_nothing() -> None:
 
 
 RELATIVES: dict[str, tuple[dict[str, Any], str]] = {
-    "speculators' name": ({"speculators_model_type": "peagle"}, "P-EAGLE"),
-    "speculators' class": ({"architectures": ["PEagleSpeculator"]}, "P-EAGLE"),
-    "vLLM's class": ({"architectures": ["PeagleLlamaForCausalLM"]}, "P-EAGLE"),
-    "another class": ({"architectures": ["LlamaForCausalLMPeagle"]}, "P-EAGLE"),
-    "a masked token": ({"mask_token_id": 7}, "P-EAGLE"),
-    "a token for further guesses": ({"ptd_token_id": 0}, "P-EAGLE"),
-    "parallel depths": ({"para_depths": 8}, "P-EAGLE"),
-    "a switch": ({"parallel_drafting": True}, "P-EAGLE"),
-    "NVIDIA's steps": ({"parallel_draft_step": 4}, "P-EAGLE"),
+    "NVIDIA's steps": ({"parallel_draft_step": 4}, "as in Medusa .parallel_draft_step is 4"),
     "EAGLE": ({"speculators_model_type": "eagle"}, "eagle"),
     "the last state alone": ({"use_aux_hidden_state": False}, "use_aux_hidden_state is false"),
     "layers under another name": ({"target_layer_ids": [1, 10, 19]}, "as target_layer_ids"),
@@ -395,7 +387,9 @@ def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, w
         ({"vocab_size": 400}, {}, "a vocabulary of 400"),
         ({"eagle_aux_hidden_state_layer_ids": [1, 2, 40]}, {}, "layer 40"),
         ({"eagle_aux_hidden_state_layer_ids": [1, 2]}, {}, "reads 2 hidden states"),
-        ({"num_hidden_layers": 2}, {}, "has 2 layers"),
+        ({"num_hidden_layers": 2}, {}, "lacks 9 of the weights .* layers.1.input_layernorm.weight"),
+        ({"num_hidden_layers": 0}, {}, "sets num_hidden_layers to 0"),
+        ({"num_hidden_layers": "2"}, {}, "sets num_hidden_layers to '2'"),
         ({"architectures": ["LlamaForCausalLM"]}, {}, "not that of an EAGLE-3 head"),
         ({}, {"without": "fc.weight"}, "lacks 1 of the weights"),
         ({"intermediate_size": 96}, {}, "has the shape"),

@@ -37,6 +37,8 @@ export interface DraftFacts {
   "max_ngram"?: number;
   "min_ngram"?: number;
   "layer_ids"?: Array<number>;
+  "parallel"?: boolean;
+  "most_guesses"?: number;
   "more"?: Record<string, string | number | number | boolean | null>;
   "own_forward"?: string | null;
   "torch_passes"?: string | null;
