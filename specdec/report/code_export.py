@@ -83,7 +83,8 @@ class Run:
 
     @property
     def length(self) -> int:
-        return self.gamma if isinstance(self.gamma, int) else FIXED
+        asked = self.gamma if isinstance(self.gamma, int) else FIXED
+        return min(asked, self.draft.get("most_guesses", asked))
 
     @property
     def draft_name(self) -> str:
@@ -93,6 +94,11 @@ class Run:
     def named(self) -> str:
         """The checkpoint that drafts; empty for a way without one."""
         return self.draft_name if "name" in self.draft else ""
+
+    @property
+    def parallel(self) -> bool:
+        """Whether a head makes all guesses of a draft in one pass (P-EAGLE)."""
+        return self.draft.get("parallel", False)
 
     @property
     def rows_apart(self) -> int:
@@ -383,7 +389,9 @@ def vllm(run: Run) -> str:
     if refusal := _of_gguf("vLLM", run):
         return refusal
     ngram = run.draft.get("min_ngram", 1), run.draft.get("max_ngram", 3)
-    config = vllm_config(run.kind, run.named, run.length, apart=run.apart, sampled=run.sampled, ngram=ngram)
+    config = vllm_config(
+        run.kind, run.named, run.length, apart=run.apart, sampled=run.sampled, ngram=ngram, parallel=run.parallel
+    )
     if config is None:
         return _none(VLLM, run)
     refused = bool(config) and run.sampled and run.params.min_p > 0
@@ -428,6 +436,8 @@ def sglang(run: Run) -> str:
         return refusal
     if run.kind == "model" and run.apart:
         return "# SGLang 0.5.23 drafts only with a model of the\n# target's tokenizer and number of vocabulary rows.\n"
+    if run.parallel:
+        return f"# {SGLANG} has no head that drafts in parallel\n# (P-EAGLE).\n"
     if (options := sglang_options(run.kind, run.named, run.length)) is None:
         return _none(SGLANG, run)
     drafts = run.kind != "none"

@@ -151,6 +151,12 @@ def test_the_servers_draft_with_the_layers_that_a_run_had(tmp_path):
     assert options(serve)["--speculative-draft-model-path"] == "c/d"
     assert "no method" in codes["transformers"] and "no method" in codes["llama.cpp"]
 
+    parallel = {"draft": HEAD["draft"] | {"parallel": True, "most_guesses": 4}}
+    codes = codes_of(HUB | parallel)
+    config |= {"num_speculative_tokens": 4, "parallel_drafting": True}
+    assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config
+    assert "no head that drafts in parallel" in codes["SGLang"] and "gamma=5" in codes["specdec"]
+
     codes = codes_of(HUB | MTP)
     assert "specdec.Mtp()" in codes["specdec"] and "use_mtp=True" in codes["transformers"]
     ast.parse(codes["transformers"])
