@@ -41,8 +41,10 @@ def main(arguments: Namespace) -> None:
 
 def _show_flags(console: Console, target: Part) -> None:
     """Print for each draft that the check names how servers are told to use it, at a draft length of ``LENGTH``."""
-    named = [(facts["text"], facts["kind"], "") for facts in (method.describe() for method in own_drafts(target))]
-    named += [(draft.text, draft.kind, draft.name) for draft in published_for(target.checkpoint.name)]
-    for text, kind, name in named:
-        for engine, flags in serving(kind, name, LENGTH).items():
+    described = [method.describe() for method in own_drafts(target)]
+    named = [(facts["text"], serving(facts["kind"], "", LENGTH)) for facts in described]
+    for draft in published_for(target.checkpoint.name):
+        named.append((draft.text, serving(draft.kind, draft.name, LENGTH, draft.parallel)))
+    for text, served in named:
+        for engine, flags in served.items():
             console.print(f"  {text}, {engine}: {flags}")

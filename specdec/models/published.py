@@ -17,12 +17,14 @@ class PublishedDraft:
     kind    the way to draft: a ``kind`` of ``drafters.registry.METHODS``
     name    the draft's hub id
     source  the document in which the pair was read
+    parallel  whether an EAGLE-3 head makes all guesses in one pass (P-EAGLE)
     """
 
     target: str
     kind: str
     name: str
     source: str
+    parallel: bool = False
 
     @property
     def text(self) -> str:
@@ -35,8 +37,8 @@ def published_for(target: str) -> list[PublishedDraft]:
     return [draft for draft in PUBLISHED if draft.target.lower() == target.lower()]
 
 
-def _of(source: str, kind: str, pairs: dict[str, str]) -> tuple[PublishedDraft, ...]:
-    return tuple(PublishedDraft(target, kind, name, source) for target, name in pairs.items())
+def _of(source: str, kind: str, pairs: dict[str, str], parallel: bool = False) -> tuple[PublishedDraft, ...]:
+    return tuple(PublishedDraft(target, kind, name, source, parallel) for target, name in pairs.items())
 
 
 _DFLASH = {
@@ -97,7 +99,7 @@ PUBLISHED = (
     *_of("the DFlash repository's list", "dflash", _DFLASH),
     *_of("transformers' documentation", "gemma4-assistant", _ASSISTANTS),
     *_of("Red Hat's model cards", "eagle3", _RED_HAT),
-    *_of("their model cards", "eagle3", _PARALLEL),
+    *_of("their model cards", "eagle3", _PARALLEL, parallel=True),
     *_of("their model cards", "eagle3", _OTHERS),
     *_of("a smaller model of the same family", "model", _SMALLER),
 )

@@ -10,12 +10,20 @@ VLLM, SGLANG, LLAMACPP = "vLLM 0.33", "SGLang 0.5.23", "llama.cpp b11434"
 
 
 def vllm_config(
-    kind: str, name: str, length: int, *, apart: bool = False, sampled: bool = False, ngram: tuple[int, int] = (1, 3)
+    kind: str,
+    name: str,
+    length: int,
+    *,
+    apart: bool = False,
+    sampled: bool = False,
+    ngram: tuple[int, int] = (1, 3),
+    parallel: bool = False,
 ) -> dict[str, Any] | None:
     """vLLM's ``speculative_config``; empty without a draft, None where it has no such way.
 
     ``kind`` and ``name``: the way to draft and its checkpoint. ``length``: draft tokens a round. ``apart``: the draft
     has a tokenizer of its own. ``ngram``: the shortest and the longest match of prompt lookup.
+    ``parallel``: an EAGLE-3 head makes all guesses in one pass (P-EAGLE).
     """
     count = {"num_speculative_tokens": length}
     model: dict[str, Any] = {"method": "draft_model", "model": name, **count}
@@ -26,7 +34,7 @@ def vllm_config(
     shortest, longest = ngram
     lookup = {"method": "ngram", **count, "prompt_lookup_max": longest, "prompt_lookup_min": shortest}
     configs: dict[str, dict[str, Any]] = {
-        "none": {}, "model": model, "prompt-lookup": lookup, "eagle3": {"method": "eagle3", "model": name, **count},
+        "none": {}, "model": model, "prompt-lookup": lookup, "eagle3": {"method": "eagle3", "model": name, **count, **({"parallel_drafting": True} if parallel else {})},
         "suffix": {"method": "suffix", **count}, "mtp": {"method": "mtp", **count},
         "dflash": {"method": "dflash", "model": name, **count},
         "gemma4-assistant": {"method": "mtp", "model": name, **count},
@@ -70,13 +78,12 @@ def lookup_match(length: int) -> int:
     return min(3, length)
 
 
-def serving(kind: str, name: str, length: int) -> dict[str, str]:
+def serving(kind: str, name: str, length: int, parallel: bool = False) -> dict[str, str]:
     """The flags of each engine that can draft in this way, greedily, by the engine's name and version."""
-    config, options, flags = (
-        vllm_config(kind, name, length),
-        sglang_options(kind, name, length),
-        llamacpp_options(kind, length),
-    )
-    found = {VLLM: f"--speculative-config {shlex.quote(json.dumps(config))}"} if config else {}
-    found |= {SGLANG: " ".join(options)} if options else {}
-    return found | ({LLAMACPP: " ".join(flags)} if flags else {})
+    config = vllm_config(kind, name, length, parallel=parallel)
+    found = {
+        VLLM: f"--speculative-config {shlex.quote(json.dumps(config))}" if config else "",
+        SGLANG: "" if parallel else " ".join(sglang_options(kind, name, length) or ()),
+        LLAMACPP: " ".join(llamacpp_options(kind, length) or ()),
+    }
+    return {engine: flags for engine, flags in found.items() if flags}
