@@ -261,10 +261,10 @@ class ParallelDraft(Eagle3Draft):
         self._guesses = 0  # in this draft
         self._raw = torch.empty(0)  # (guesses, V), the logits of this draft
 
-    def propose(self, context: TokenBuffer, gamma: int, least_confidence: float | None) -> Proposal:
+    def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
         most = self._head.config.most_guesses
         self._guesses = gamma if most is None else min(gamma, most)
-        return super().propose(context, self._guesses, least_confidence)
+        return super().propose(context, self._guesses, stop)
 
     def _forward(self, context: TokenBuffer, end: int) -> tuple[torch.Tensor, torch.Tensor]:
         guess = end - context.length

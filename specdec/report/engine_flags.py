@@ -33,8 +33,9 @@ def vllm_config(
         model["draft_sample_method"] = "probabilistic"
     shortest, longest = ngram
     lookup = {"method": "ngram", **count, "prompt_lookup_max": longest, "prompt_lookup_min": shortest}
+    head = {"method": "eagle3", "model": name, **count} | ({"parallel_drafting": True} if parallel else {})
     configs: dict[str, dict[str, Any]] = {
-        "none": {}, "model": model, "prompt-lookup": lookup, "eagle3": {"method": "eagle3", "model": name, **count, **({"parallel_drafting": True} if parallel else {})},
+        "none": {}, "model": model, "prompt-lookup": lookup, "eagle3": head,
         "suffix": {"method": "suffix", **count}, "mtp": {"method": "mtp", **count},
         "dflash": {"method": "dflash", "model": name, **count},
         "gemma4-assistant": {"method": "mtp", "model": name, **count},

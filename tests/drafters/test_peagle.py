@@ -329,8 +329,8 @@ def test_sampled_text_has_the_targets_distribution(
 def test_a_wrong_distribution_is_caught(monkeypatch, fault: str) -> None:
     propose = ParallelDraft.propose
 
-    def wrong(self, context, gamma, least_confidence):
-        found = propose(self, context, gamma, least_confidence)
+    def wrong(self, context, gamma, stop):
+        found = propose(self, context, gamma, stop)
         if found.q is None or not len(found.ids):
             return found
         raw = torch.cat(found.choices.logits).softmax(-1)
