@@ -82,6 +82,14 @@ def test_auto_is_close_to_the_best_fixed_length(alpha: float, draft_pass: float,
     assert Machine(alpha, draft_pass, slow_first=slow_first).play(AutoGamma())[0] > 0.94 * best
 
 
+@pytest.mark.parametrize(("alpha", "whole_draft", "row"), [(0.9, 0.4, 0.01), (0.8, 0.3, 0.1), (0.6, 0.2, 0.05)])
+def test_auto_is_close_to_the_best_where_a_draft_takes_one_pass(alpha: float, whole_draft: float, row: float) -> None:
+    """Drafting then takes the same time at every length, and only checking grows."""
+    machine = {"alpha": alpha, "draft_pass": 0.0, "first_draft": whole_draft, "row": row}
+    best = max(Machine(**machine).play(Fixed(g))[0] for g in range(17))
+    assert Machine(**machine).play(AutoGamma())[0] > 0.94 * best
+
+
 @dataclass
 class Doubting:
     """A pair whose draft's probability of each guess is the chance that it is kept, easy and hard ones in turns.
