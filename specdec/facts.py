@@ -61,7 +61,7 @@ class DraftFacts(TypedDict):
     - ``agreement``: the chance that a synthetic draft agrees, 0 to 1.
     - ``max_ngram``, ``min_ngram``: tokens that prompt lookup looks for.
     - ``layer_ids``: which hidden states a head reads.
-    - ``parallel``: that all guesses of a draft come from one pass of a head (P-EAGLE). Missing where they do not.
+    - ``one_pass``: whether a draft takes one pass, whatever its length. Missing where it does not.
     - ``most_guesses``: how many guesses such a head makes at most. Missing without a bound.
     - ``more``: what a method of another package says besides.
     """
@@ -83,7 +83,7 @@ class DraftFacts(TypedDict):
     max_ngram: NotRequired[_Count]
     min_ngram: NotRequired[_Count]
     layer_ids: NotRequired[Annotated[list[_Count], Field(max_length=100)]]
-    parallel: NotRequired[bool]
+    one_pass: NotRequired[bool]
     most_guesses: NotRequired[_Count]
     more: NotRequired[Annotated[dict[_Text, _Plain], Field(max_length=20)]]
     own_forward: NotRequired[_Text | None]

@@ -115,11 +115,12 @@ def _table(found: Sequence[Trial], plan: Plan) -> RenderableType:
 
 
 def _report(console: Output, pair: Pair, plan: Plan, found: list[Trial], limit: dict[str, Any]) -> None:
-    console.print(f"Pair: {provenance.pair_line(pair.describe())}")
+    facts = pair.describe()
+    console.print(f"Pair: {provenance.pair_line(facts)}")
     count = len(plan.prompts)
     console.print(f"{count} prompt{'s' * (count != 1)}, {plan.params.max_new_tokens} tokens each.")
     console.print(_table(found, plan))
-    result = overall(found, plan, of_limit=shares_of_limit(limit))
+    result = overall(found, plan, shares_of_limit(limit), provenance.takes_one_pass(facts))
     console.print(" ".join(filter(None, [result.headline, *(note.text for note in result.notes), theory_note(found)])))
     if found:
         show_limit(console, limit)

@@ -66,6 +66,7 @@ class DFlash(DraftMethod):
             "python": f"specdec.DFlash({json.dumps(name)})",
             "depends_on_start": True,  # a guess reads no guess before it, and a block has an end
             "name": name,
+            "one_pass": True,
         }
         for head in self.heads:
             facts["layers"] = len(head.layers)

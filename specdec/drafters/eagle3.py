@@ -78,7 +78,7 @@ class Eagle3(DraftMethod):
             facts["parameters"] = sum(weight.numel() for weight in head.parameters())
             facts["rows"] = head.lm_head.weight.shape[0]
             if head.config.parallel:
-                facts["parallel"] = True
+                facts["one_pass"] = True
             if head.config.most_guesses is not None:
                 facts["most_guesses"] = head.config.most_guesses
         facts["local"] = local

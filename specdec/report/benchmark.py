@@ -87,7 +87,8 @@ def benchmark_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dic
 
     The limit (``measure.roofline``) is there if it was computed.
     """
-    said = overall(trials, plan, of_limit=shares_of_limit(limit) if limit else {})
+    shares = shares_of_limit(limit) if limit else {}
+    said = overall(trials, plan, shares, provenance.takes_one_pass(about["pair"]))
     notes = [asdict(note) for note in said.notes]
     verdict = {"kind": said.judgement.kind, "sentence": said.headline, "notes": notes}
     asked = asdict(plan) | {"synthetic": provenance.synthetic(about["pair"]) or None, "verdict": verdict}
@@ -167,7 +168,7 @@ def report(
             f"\u03b3 auto runs at {median(shares.values()):.2f} times the speed of the best fixed \u03b3 (median of: "
             f"{each})."
         )
-    found = overall(trials, plan, of_limit=shares_of_limit(limit))
+    found = overall(trials, plan, shares_of_limit(limit), provenance.takes_one_pass(about["pair"]))
     console.print(
         " ".join(filter(None, [label and f"{label.capitalize()}.", found.headline, *(n.text for n in found.notes)]))
     )

@@ -98,7 +98,7 @@ class Run:
     @property
     def parallel(self) -> bool:
         """Whether a head makes all guesses of a draft in one pass (P-EAGLE)."""
-        return self.draft.get("parallel", False)
+        return self.kind == "eagle3" and self.draft.get("one_pass", False)
 
     @property
     def rows_apart(self) -> int:

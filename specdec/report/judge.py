@@ -114,6 +114,7 @@ class Judgement:
     cpu_share     the lowest share of its time in which a lane's thread had a processor
     tokens_of_all tokens per target pass, with the rounds cut by EOS or length
     steps         seconds per token from plain ``generate`` to this lane, in steps that add up
+    one_pass      whether a draft takes one pass, whatever its length; then ``c`` holds at this gamma only
     """
 
     kind: Kind
@@ -141,6 +142,7 @@ class Judgement:
     cpu_share: float | None = None
     tokens_of_all: float | None = None
     steps: Steps = ()
+    one_pass: bool = False
 
     @property
     def split(self) -> bool:
@@ -187,20 +189,25 @@ _KINDS = {
 
 
 def judge(
-    runs: Sequence[RunMetrics], gamma: int | str | None, *, shorter_lost: bool = False, doubts: Sequence[Doubt] = ()
+    runs: Sequence[RunMetrics],
+    gamma: int | str | None,
+    *,
+    one_pass: bool = False,
+    shorter_lost: bool = False,
+    doubts: Sequence[Doubt] = (),
 ) -> Judgement:
     """Judge one lane by its runs.
 
-    ``shorter_lost``: shorter drafts were measured and are no better. ``doubts`` are known from other measurements, and
-    each of them makes the figures noise. Our loop counts only if it ran in all of ``runs``. Runs that are too short for
-    tokens/s are left out.
+    ``one_pass``: a draft takes one pass, whatever its length. ``shorter_lost``: shorter drafts were measured and are no
+    better. ``doubts`` are known from other measurements, and each of them makes the figures noise. Our loop counts only
+    if it ran in all of ``runs``. Runs that are too short for tokens/s are left out.
     """
     runs = [run for run in runs if run.gain]
     if not runs:
         return Judgement(Kind.TOO_FEW_TOKENS, gamma)
     if not all(run.engine and run.verify_growth for run in runs):
         runs = [RunMetrics(run.plain, run.lane) for run in runs]
-    found = _figures(runs, gamma)
+    found = replace(_figures(runs, gamma), one_pass=one_pass)
     if found.kind in _KINDS.values():
         found = _unless_noise(found, runs, doubts)
     if found.kind in LOSING:
@@ -210,11 +217,15 @@ def judge(
 
 
 def judge_lengths(
-    summaries: Sequence[Summary], share: Share, of_limit: Mapping[LaneConfig, float] = MappingProxyType({})
+    summaries: Sequence[Summary],
+    share: Share,
+    of_limit: Mapping[LaneConfig, float] = MappingProxyType({}),
+    one_pass: bool = False,
 ) -> Judgement:
     """Judge a sweep or a benchmark by its fastest draft length; by our loop only if no lane drafts.
 
-    ``of_limit``: the share of the machine's limit that a lane reached, where the limit is known.
+    ``of_limit``: the share of the machine's limit that a lane reached, where the limit is known. ``one_pass``: as in
+    ``judge``.
     """
     if not share.whole:
         return Judgement(Kind.TOO_EARLY)
@@ -226,7 +237,7 @@ def judge_lengths(
     shorter = isinstance(best.gamma, int) and min(gains, default=best.gamma) < best.gamma
     doubts = [Doubt.LUCK] if len(best.gains) == 1 and _stands_out(gains) else []
     doubts += [Doubt.ABOVE_LIMIT] if of_limit.get(best.lane_config, 0.0) > 1 / SHRUNK else []
-    return judge(best.sides, best.gamma, shorter_lost=shorter, doubts=doubts)
+    return judge(best.sides, best.gamma, one_pass=one_pass, shorter_lost=shorter, doubts=doubts)
 
 
 def _figures(runs: Sequence[RunMetrics], gamma: int | str | None) -> Judgement:
@@ -323,16 +334,28 @@ def _reason(found: Judgement) -> Reason:
 
 
 def _advice(found: Judgement, reason: Reason, shorter_lost: bool) -> Advice | None:
-    """A shorter draft may pay if the acceptance is above c; otherwise no draft length can (corollary 3.9)."""
+    """What may help against ``reason``."""
     if reason in _ADVICE:
         return _ADVICE[reason]
     if found.alpha is None or found.c is None:
         return None
-    if isinstance(found.gamma, int) and found.gamma > 1 and not shorter_lost and found.alpha > found.c:
+    if not shorter_lost and _shorter_may_pay(found):
         return Advice.SHORTER
     if reason is Reason.GUESSES_COST:
         return Advice.CHEAPER
     return Advice.CLOSER if reason in (Reason.FEW_KEPT, Reason.UNEVEN) else None
+
+
+def _shorter_may_pay(found: Judgement) -> bool:
+    """Whether a shorter draft length could yield more than it costs, if checking its guesses took no time.
+
+    Where each guess has its cost c, one can if the acceptance is above c; otherwise no draft length can (corollary
+    3.9). Where a draft takes one pass, a shorter one saves no drafting.
+    """
+    alpha, gamma, c, guesses = found.alpha, found.gamma, found.c, found.guesses
+    if not isinstance(gamma, int) or gamma < 2 or alpha is None or c is None or guesses is None:
+        return False
+    return expected_tokens(alpha, gamma - 1) > c * guesses + 1 if found.one_pass else alpha > c
 
 
 # Work around the passes belongs to the program. No setting reduces it.

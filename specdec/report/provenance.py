@@ -203,10 +203,15 @@ def head(facts: PairFacts) -> dict[str, str]:
         return {}
     listing = ", ".join(map(str, draft["layer_ids"]))
     rows = {"Head reads": f"hidden states {listing} (0 is the embedding, {depth} the output of the last layer)"}
-    if draft.get("parallel"):
+    if draft.get("one_pass"):
         most = draft.get("most_guesses")
         rows["Head drafts"] = f"all guesses in one pass{f', up to {most}' if most else ''} (P-EAGLE)"
     return rows
+
+
+def takes_one_pass(facts: PairFacts) -> bool:
+    """Whether a draft of the pair takes one pass, whatever its length."""
+    return bool(facts["draft"] and facts["draft"].get("one_pass"))
 
 
 def engine(facts: PairFacts) -> str:
@@ -235,7 +240,7 @@ def device_name(facts: PairFacts) -> str:
 
 
 def _drafting(draft: DraftFacts, named: bool) -> str:
-    heads = {"eagle3": "P-EAGLE head" if draft.get("parallel") else "EAGLE-3 head", "dflash": "DFlash head"}
+    heads = {"eagle3": "P-EAGLE head" if draft.get("one_pass") else "EAGLE-3 head", "dflash": "DFlash head"}
     if draft.get("kind") in heads and "name" in draft:
         return f"{heads[draft['kind']]} {draft['name']}"
     return _model(draft, named, "draft") if "name" in draft else draft["text"]

@@ -109,7 +109,8 @@ def race_verdict(
     compared = list(sides.values())
     if not compared:
         return _verdict(Judgement(Kind.NO_TOKEN), notes, bool(stopped))
-    found = judge(compared, started_of(runs[0][SPECULATIVE]).gamma)
+    start = started_of(runs[0][SPECULATIVE])
+    found = judge(compared, start.gamma, one_pass=provenance.takes_one_pass(start.pair))
     middle = median_run(compared)
     shown = next(at for at, side in sides.items() if side is middle)
     plain, speculative = (list(runs[shown][lane]) for lane in (BASELINE.key, SPECULATIVE))

@@ -106,11 +106,14 @@ class Overall:
 
 
 def overall(
-    trials: Sequence[Trial], plan: Plan, of_limit: Mapping[LaneConfig, float] = MappingProxyType({})
+    trials: Sequence[Trial],
+    plan: Plan,
+    of_limit: Mapping[LaneConfig, float] = MappingProxyType({}),
+    one_pass: bool = False,
 ) -> Overall:
-    """Judge the trials of a plan that exist so far. ``of_limit``: as in ``judge_lengths``."""
+    """Judge the trials of a plan that exist so far. ``of_limit`` and ``one_pass``: as in ``judge_lengths``."""
     summaries, share = summarise(trials), share_of(trials, plan)
-    found = judge_lengths(summaries, share, of_limit)
+    found = judge_lengths(summaries, share, of_limit, one_pass)
     measured = sentences.MEASURED_PARTLY if share.calls < share.planned else sentences.MEASURED
     counted = {"calls": str(share.calls), "planned": str(share.planned), "share": _percent(share)}
     if found.kind is Kind.TOO_EARLY:

@@ -652,6 +652,7 @@ def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, w
     facts = pair.draft.describe()
     assert (facts["kind"], facts["text"], facts["layers"]) == ("dflash", "dflash:head", 2)
     assert facts["depends_on_start"] and facts["local"] and facts["layer_ids"] == [1, 3, 5]
+    assert facts["one_pass"] and provenance.takes_one_pass(pair.facts())
     assert "DFlash head head" in provenance.pair_line(pair.facts())  # it lies in a folder of this name
     for name, weight in weights.items():
         assert torch.equal(pair.draft.head.state_dict()[name], weight)

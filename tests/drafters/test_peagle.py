@@ -490,7 +490,7 @@ def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, w
     for name, weight in head.state_dict().items():
         assert torch.equal(pair.draft.head.state_dict()[name], weight)
     facts, most = pair.draft.describe(), 5 if written in ("speculators", "NeMo") else None
-    assert facts["kind"] == "eagle3" and facts["parallel"] and facts.get("most_guesses") == most
+    assert facts["kind"] == "eagle3" and facts["one_pass"] and facts.get("most_guesses") == most
     assert ("up to 5 guesses at once" in said) == (most is not None)
     assert (
         provenance.head(pair.facts())["Head drafts"] == f"all guesses in one pass{', up to 5' * bool(most)} (P-EAGLE)"
@@ -503,7 +503,7 @@ def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, w
 
 def test_another_head_does_not_say_that_it_drafts_in_parallel() -> None:
     facts = specdec.Eagle3(head_of(config_of(num_hidden_layers=2))).describe()
-    assert not {"parallel", "most_guesses"} & facts.keys()
+    assert not {"one_pass", "most_guesses"} & facts.keys()
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

@@ -151,7 +151,7 @@ def test_the_servers_draft_with_the_layers_that_a_run_had(tmp_path):
     assert options(serve)["--speculative-draft-model-path"] == "c/d"
     assert "no method" in codes["transformers"] and "no method" in codes["llama.cpp"]
 
-    parallel = {"draft": HEAD["draft"] | {"parallel": True, "most_guesses": 4}}
+    parallel = {"draft": HEAD["draft"] | {"one_pass": True, "most_guesses": 4}}
     codes = codes_of(HUB | parallel)
     config |= {"num_speculative_tokens": 4, "parallel_drafting": True}
     assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config

@@ -116,6 +116,23 @@ def test_the_reason_is_the_largest_loss(lane: list, alone: float | None, reason:
     assert found.needed_alpha is None or gamma != "auto"
 
 
+@pytest.mark.parametrize(
+    ("lane", "reason", "advice"),
+    [
+        (drafting(4, (0,), 0.2, 1.0), Reason.FEW_KEPT, Advice.CLOSER),
+        (drafting(4, (1,), 0.25, 1.4), Reason.FEW_KEPT, Advice.CLOSER),  # 1.9 tokens for a draft of 1.1 and a check
+        (drafting(4, (1,), 0.05, 1.9), Reason.FEW_KEPT, Advice.SHORTER),
+        (drafting(4, (3,), 0.05, 9.0), Reason.CHECKING_GROWS, Advice.SHORTER),
+        (drafting(4, (3,), 1.1, 1.0), Reason.GUESSES_COST, Advice.CHEAPER),
+        (drafting(1, (1, 0, 0), 0.1, 1.4), Reason.FEW_KEPT, Advice.CLOSER),  # no draft is shorter
+    ],
+)
+def test_a_shorter_draft_of_one_pass_saves_no_drafting(lane: list, reason: Reason, advice: Advice) -> None:
+    """So it is advised only where its tokens could pay for the whole pass."""
+    found = judge([sides(plain(1.0), lane, loop(1.0))], lane[0].gamma, one_pass=True)
+    assert found.one_pass and (found.reason, found.advice) == (reason, advice)
+
+
 def test_a_round_that_cannot_yield_its_cost_needs_no_acceptance() -> None:
     """If a guess costs 1.2 target passes, no acceptance pays and no needed share is named."""
     found = judge([sides(plain(1.0), drafting(4, (3,), 1.2, 1.0), loop(1.0))], 4)

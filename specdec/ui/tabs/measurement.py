@@ -22,8 +22,8 @@ from specdec.measure.task import Task
 from specdec.models.pair import Pair
 from specdec.report import sentences
 from specdec.report.cost_map import measured_growth, points
-from specdec.report.provenance import Origin, provenance_line
-from specdec.report.sweep import overall
+from specdec.report.provenance import Origin, provenance_line, takes_one_pass
+from specdec.report.sweep import Overall, overall
 from specdec.report.why import why_figures
 from specdec.ui import html
 from specdec.ui.charts.drawn import drawn, figure_place
@@ -169,7 +169,7 @@ class ResultPanel:
         self, results: Results, origin: Origin, table: str, figure: go.Figure | None, notes: Iterable[str] = ()
     ) -> Values:
         """The values that show these results. ``notes`` go below the verdict. Without a figure the last chart stays."""
-        found = overall(results.trials, results.plan)
+        found = _judged(results)
         shown = html.origin(origin.sentence, provenance_line(results.about))
         below = [*(note.text for note in found.notes), *notes]
         shown += html.verdict_html(found.headline, found.factor, below, found.judgement.is_about)
@@ -178,12 +178,16 @@ class ResultPanel:
 
     def explain(self, results: Results) -> Values:
         """The values of the map and of the fold. The fold is empty if the steps are not known."""
-        found = overall(results.trials, results.plan).judgement
+        found = _judged(results).judgement
         shown = self._map.show(points(results.trials), measured_growth(results.trials))
         if not found.steps:
             return shown
         values = shown | {self._steps: drawn(waterfall_figure(found)), self._facts: html.facts(why_figures(found))}
         return values | {self._fold: gr.update(visible=True)}
+
+
+def _judged(results: Results) -> Overall:
+    return overall(results.trials, results.plan, one_pass=takes_one_pass(results.about["pair"]))
 
 
 def settings_fold(name: str) -> gr.Accordion:

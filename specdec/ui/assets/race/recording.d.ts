@@ -37,7 +37,7 @@ export interface DraftFacts {
   "max_ngram"?: number;
   "min_ngram"?: number;
   "layer_ids"?: Array<number>;
-  "parallel"?: boolean;
+  "one_pass"?: boolean;
   "most_guesses"?: number;
   "more"?: Record<string, string | number | number | boolean | null>;
   "own_forward"?: string | null;
