@@ -243,9 +243,10 @@ class DFlashDraft:
     def _take(self, start: int, features: torch.Tensor) -> None:
         """Take the features (n, states x H) of the tokens from ``start`` on, which the target has just read."""
         self._features = spliced(self._features, self._read, features.to(self._context.device), start)
-        if start == 0 and self._context.length > 1:
+        committed = self._context.length - 1
+        if start == 0 and committed > self._read:
             began = mark(self._context.device)
-            self._head.read(self._new_context(self._context.length - 1), self._caches)
+            self._head.read(self._new_context(committed), self._caches)
             self._marks.append((began, mark(self._context.device)))
 
     def _new_context(self, end: int) -> torch.Tensor:
