@@ -54,7 +54,7 @@ def sglang_options(kind: str, name: str, length: int) -> list[str] | None:
         "model": ["--speculative-algorithm STANDALONE", path, chain],
         "eagle3": ["--speculative-algorithm EAGLE3", path, chain],
         "mtp": ["--speculative-algorithm EAGLE", chain],
-        "dflash": ["--speculative-algorithm DFLASH", path],
+        "dflash": ["--speculative-algorithm DFLASH", path, verified],
     }
     return options.get(kind)
 

@@ -205,7 +205,8 @@ def head(facts: PairFacts) -> dict[str, str]:
     rows = {"Head reads": f"hidden states {listing} (0 is the embedding, {depth} the output of the last layer)"}
     if draft.get("one_pass"):
         most = draft.get("most_guesses")
-        rows["Head drafts"] = f"all guesses in one pass{f', up to {most}' if most else ''} (P-EAGLE)"
+        named = " (P-EAGLE)" if draft["kind"] == "eagle3" else ""
+        rows["Head drafts"] = f"all guesses in one pass{f', up to {most}' if most else ''}{named}"
     return rows
 
 

@@ -28,6 +28,7 @@ STARTED = {
 }  # fmt: skip
 LOOKUP = {"draft": {"kind": "prompt-lookup", "text": "prompt-lookup", "max_ngram": 3, "min_ngram": 1}}
 EARLY = {"draft": {"kind": "early-exit", "text": "early-exit:3", "layers": 3}}
+BLOCK = {"draft": {"kind": "dflash", "text": "dflash:c/d", "name": "c/d", "local": False, "one_pass": True}}
 HEAD = {"draft": {"kind": "eagle3", "text": "eagle3:c/d", "name": "c/d", "local": False, "rows": 1}}
 MTP = {"draft": {"kind": "mtp", "text": "mtp", "layers": 1}}
 
@@ -142,7 +143,7 @@ def test_the_servers_draft_as_the_page_did(tmp_path):
 
 
 def test_the_servers_draft_with_the_layers_that_a_run_had(tmp_path):
-    """The servers draft with the run's EAGLE-3 head or MTP layers."""
+    """The servers draft with the run's EAGLE-3 head, DFlash head or MTP layers."""
     codes = codes_of(HUB | HEAD)
     config = {"method": "eagle3", "model": "c/d", "num_speculative_tokens": 5}
     assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config
@@ -156,6 +157,13 @@ def test_the_servers_draft_with_the_layers_that_a_run_had(tmp_path):
     config |= {"num_speculative_tokens": 4, "parallel_drafting": True}
     assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config
     assert "no head that drafts in parallel" in codes["SGLang"] and "gamma=5" in codes["specdec"]
+    codes = codes_of(HUB | BLOCK)
+    config = {"method": "dflash", "model": "c/d", "num_speculative_tokens": 5}
+    assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config
+    serve, _ = commands(codes["SGLang"], tmp_path)
+    assert options(serve)["--speculative-algorithm"] == "DFLASH"
+    assert options(serve)["--speculative-draft-model-path"] == "c/d"
+    assert options(serve)["--speculative-num-draft-tokens"] == "6"  # the block, whose first token is known
 
     codes = codes_of(HUB | MTP)
     assert "specdec.Mtp()" in codes["specdec"] and "use_mtp=True" in codes["transformers"]

@@ -355,7 +355,7 @@ def layers_take_time(monkeypatch) -> None:
             layer(self.layers)
             return super().logits(ids, start, keep)
 
-        def greedy(self, ids, start, count):
+        def greedy(self, ids, start, count, stop):
             return None  # each pass is timed
 
     def passes(self, model, rounded=False):
