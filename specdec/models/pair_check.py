@@ -21,11 +21,14 @@ from specdec.forward.lean_check import undescribed
 from specdec.forward.model_info import context_length
 from specdec.models.checkpoint import as_load_failed
 from specdec.models.compatibility import recurrent_layers
-from specdec.models.loading import PairPlan, Part, must_spread
+from specdec.models.loading import EXPERTS, PairPlan, Part, must_spread
 from specdec.models.memory import gigabytes
 from specdec.models.published import published_for
 from specdec.models.unread import mtp_layers
 from specdec.runtime.memory import free_bytes
+
+CHECKED = 6  # tokens of a check at the default draft length
+CHOSEN = ("num_experts_per_tok", "moe_topk", "top_k_experts", "moe_k")  # the names under which configs say how many
 
 
 def check_pair(plan: PairPlan) -> list[Finding]:
@@ -36,6 +39,7 @@ def check_pair(plan: PairPlan) -> list[Finding]:
     with as_load_failed(" and ".join(part.checkpoint.name for part in plan.parts), "configuration"):
         return [
             *_drafting(plan),
+            *_experts(plan.target),
             *_rows(plan.target),
             *_context(plan.target),
             *_memory(plan),
@@ -76,6 +80,26 @@ def own_drafts(target: Part) -> list[DraftMethod]:
 
 def _text(part: Part) -> Any:
     return part.config.get_text_config(decoder=True)
+
+
+def _experts(target: Part) -> Iterator[Finding]:
+    """What checking several tokens costs a mixture of experts.
+
+    Each token reads k of its E experts. If tokens chose them independently of each other, w tokens would read
+    E (1 - (1 - k / E)^w) of them in the mean. Neighbours choose alike, so fewer are read.
+    """
+    text = _text(target)
+    experts = next((found for name in EXPERTS if isinstance(found := getattr(text, name, None), int)), 0)
+    chosen = next((found for name in CHOSEN if isinstance(found := getattr(text, name, None), int)), 0)
+    if not 0 < chosen < experts:
+        return
+    touched = experts * (1 - (1 - chosen / experts) ** CHECKED)
+    yield Finding(
+        "note",
+        "Experts",
+        f"A token reads {chosen} of {experts} experts, and a check of {CHECKED} tokens up to about {touched:.0f}. So a "
+        "longer draft takes longer to check (v grows), and the best \u03b3 is shorter than for a dense target.",
+    )
 
 
 def _rows(target: Part) -> Iterator[Finding]:

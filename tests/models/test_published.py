@@ -64,3 +64,14 @@ def test_servers_are_told_only_what_they_can_do(kind: str) -> None:
         needs = kind in ("model", "eagle3", "dflash", "gemma4-assistant")
         assert ("some/draft" in said) == (needs and bool(said)), (kind, engine)
     assert not serving("no such way", "some/draft", 4)
+
+
+def test_a_mixture_of_experts_is_warned_that_checking_grows(tmp_path, capsys) -> None:
+    for kind, warned in (("mixtral", True), ("qwen3", False)):
+        folder = tmp_path / kind
+        tiny(kind, 0).save_pretrained(folder)
+        byte_tokenizer().save_pretrained(folder)
+        with pytest.raises(SystemExit):
+            specdec.cli.main(["check", str(folder)])
+        said = " ".join(capsys.readouterr().out.split())
+        assert ("Experts: A token reads" in said) == warned, said
