@@ -170,3 +170,25 @@ test("a skipped game stays skipped, and needs no storage", async () => {
   assert.equal(words(".sd-gameSaid"), "You skipped this game.");
   Object.assign(prototype, { getItem: get, setItem: set });
 });
+
+test("a tree of guesses says what a second branch would have kept, and who sees whom", async () => {
+  await show(recorded());
+  const lane_ = lane();
+  const misses = lane_.rounds.filter((round) => round.draft?.some((token) => token.status === "rejected"));
+  const second = misses.filter((round) => {
+    const guess = round.draft.find((token) => token.status === "rejected").token_id;
+    return round.decision.q.map(([id]) => id).filter((id) => id !== guess)[0] === round.token_id;
+  });
+  assert.ok(second.length > 0 && second.length < misses.length, "the recorded race has both");
+  const said = words(".sd-howTree");
+  assert.match(said, new RegExp(`a guess was rejected. In ${second.length} of them`));
+  assert.match(said, /specdec does not do this/);
+  const rows = [...all(".sd-treeMask tbody tr")].map((row) => [...row.querySelectorAll("td")].map((c) => c.className));
+  const last = rows.length - 1;
+  rows.forEach((row, at) =>
+    row.forEach((seen, column) => {
+      const other = at === last && column === last - 1; // the other branch
+      assert.equal(seen === "sees", column <= at && !other, `row ${at}, column ${column}`);
+    }),
+  );
+});

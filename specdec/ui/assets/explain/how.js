@@ -6,6 +6,7 @@ import { formula } from "../lib/formula.js";
 import { originOf } from "../lib/origins.js";
 import { onRace } from "../race/current_race.js";
 import { Steps } from "./step_player.js";
+import { Tree } from "./tree.js";
 
 const FIRST = "Run a race on the Race tab first. Its words and its times are shown here.";
 const NO_GUESSES = "The race that is shown made no guesses. Run one with \u03b3 1 or more on the Race tab.";
@@ -20,6 +21,7 @@ const PROOF =
 export function mount(element) {
   const steps = new Steps();
   const game = new Game();
+  const tree = new Tree();
   const origin = el("p", "sd-howLede");
   const greedy = reason(
     "Greedy",
@@ -39,6 +41,7 @@ export function mount(element) {
       proof(),
     ]),
     game.node,
+    tree.node,
   ]);
   element.classList.add("sd-howTab");
   element.replaceChildren(el("div", "sd-howHead", "", [el("h2", "", "One round in three steps"), origin]), parts);
@@ -63,6 +66,7 @@ export function mount(element) {
     other.hidden = !other.textContent;
     steps.open(story);
     game.open(race, story);
+    tree.open(race, story);
   });
 }
 
