@@ -23,7 +23,7 @@ from specdec.ui.charts.labels import apart, shown
 
 # Colours of marks in both themes: their contrast is at least 3:1 on the white page and on the dark one.
 BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#4a948e"
-TEXT, SMALL, LINE = 14, 12, 20  # pixels: the size of text and of small text, and the height of a line
+TEXT, LINE = 14, 20  # pixels: the size of text, and the height of a line
 MOST = MAX_GAMMA + 0.5  # where the charts over draft lengths end
 MOST_DOTS = 120  # of a row
 FAINT = "rgba(128, 128, 128, 0.25)"
@@ -149,7 +149,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
             marker={"color": colour, "size": 6, "opacity": 0.55, "symbol": "circle"},
             text=[f"\u00a0{shown(category)}\u00a0" if (category, gain) in ends else "" for category, gain in found],
             textposition=[f"middle {ends.get(one, 'right')}" for one in found], cliponaxis=False,
-            textfont={"size": SMALL}, customdata=[f"{shown(category)}: {gain:.2f}x" for category, gain in found],
+            textfont={"size": TEXT}, customdata=[f"{shown(category)}: {gain:.2f}x" for category, gain in found],
             hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip
         figure.add_scatter(
