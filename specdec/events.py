@@ -181,6 +181,8 @@ class Round:
     - ``reread``: how many committed tokens the target read again in this round, because recurrent state can only be
       set back to the start of an earlier pass; 0 for models without such state.
     - ``state_seconds``: seconds of copying recurrent state; ``verify_seconds`` does not count them.
+    - ``drafted_by``: which way of a combination made the guesses, by its kind, such as "prompt-lookup" or "model"; None
+      for a pair that drafts in one way, and without guesses.
 
     A lane that cannot observe a value has None there.
     """
@@ -199,6 +201,7 @@ class Round:
     missed: tuple[tuple[int, float], ...] = ()
     reread: int = 0
     state_seconds: float = 0.0
+    drafted_by: str | None = None
 
     @property
     def committed_kinds(self) -> list[str]:

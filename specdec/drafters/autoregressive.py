@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
 
-from specdec.drafters.base import DraftChoices, Proposal, nothing
+from specdec.drafters.base import DraftChoices, Drafter, Proposal, nothing
 from specdec.runtime.sampling import Sampler, chance_of, up_to_unsure
 from specdec.runtime.stopping import DraftStop, watch_of
 from specdec.runtime.tokens import TokenBuffer
@@ -40,7 +40,7 @@ def chain(
     return Proposal(ids, q, choices, limit)
 
 
-class ChainDraft(ABC):
+class ChainDraft(Drafter):
     """The loop over the guesses of one draft, which a draft model and a head share."""
 
     watches = True

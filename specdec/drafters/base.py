@@ -170,6 +170,7 @@ class Proposal(NamedTuple):
     - ``limit``: how many draft tokens count. A draft that is made without waiting for the device may be too long.
     - ``key``: what the addresses and shapes of these tensors depend on, besides the call's settings (see
       ``Engine.run``); None where they are made anew each time.
+    - ``drafted_by``: the kind of the way that guessed, where a pair drafts in more than one; else None.
     """
 
     ids: torch.Tensor  # (g,)
@@ -177,6 +178,7 @@ class Proposal(NamedTuple):
     choices: DraftChoices
     limit: torch.Tensor | None = None  # ()
     key: Hashable | None = None
+    drafted_by: str | None = None
 
 
 def nothing(vocabulary: int, device: torch.device, key: Hashable | None = None) -> Proposal:
@@ -189,7 +191,8 @@ def nothing(vocabulary: int, device: torch.device, key: Hashable | None = None) 
 class Drafter(Protocol):
     """Proposes tokens within one call. A drafter never decides what is kept.
 
-    ``watches``: whether it has a probability of its own for each guess, by which a ``DraftStop`` can end a draft.
+    Subclass it. Most drafters leave the last two methods as they are here, where they do nothing. ``watches``: whether it
+    has a probability of its own for each guess, by which a ``DraftStop`` can end a draft.
     """
 
     watches: bool
@@ -212,8 +215,23 @@ class Drafter(Protocol):
     def require_cache(self) -> None:
         """Refuse a model whose cache cannot be rolled back. Called after the prefill."""
 
+    def note_choices(self, tokens: list[int], choices: list[int]) -> None:
+        """Take note of what the target ranked first. Called after each of its passes, before anything is committed.
 
-class NoDraft:
+        ``choices[i]`` is its most likely token after ``tokens[i]``. The tokens (n) are the last committed one and the
+        draft, kept or not; after the prompt's pass, the prompt's last token alone.
+        """
+        return
+
+    def catch_up(self, context: TokenBuffer) -> None:
+        """Read what was committed in rounds for which this drafter was not asked. Called before it is asked again.
+
+        ``propose`` would read it too, as a part of the draft. This is for drafters whose drafts take longer then.
+        """
+        return
+
+
+class NoDraft(Drafter):
     """Proposes nothing, so that plain decoding is the same loop (gamma 0).
 
     It is also the base of drafters without a model, which have no passes to time and no cache to cut back.

@@ -12,7 +12,7 @@ from itertools import takewhile
 
 import torch
 
-from specdec.drafters.base import DraftChoices, Proposal, nothing
+from specdec.drafters.base import DraftChoices, Drafter, Proposal, nothing
 from specdec.drafters.translation import Translation
 from specdec.events import MAX_GAMMA
 from specdec.forward.model_info import context_length
@@ -22,7 +22,7 @@ from specdec.runtime.stopping import DraftStop, watch_of
 from specdec.runtime.tokens import TokenBuffer
 
 
-class TranslatedDraft:
+class TranslatedDraft(Drafter):
     """Drafts with a small model that reads and writes its own tokens."""
 
     watches = True

@@ -134,6 +134,7 @@ class _Run:
         decided = target.verify(proposal, decide, length)
         verified = mark(self.device)
         seen = observe_round(self.engine, proposal, decided, context.blocks_host)
+        drafter.note_choices([context.tokens[-1], *seen.draft_ids], seen.choices[: 1 + len(seen.draft_ids)])
         # 4. Commit the block, cut at EOS, a stop string or the length. Cut both caches back to all but its last token,
         #    which no model has read. After a full acceptance the draft has not read its own last token either.
         block = [*seen.draft_ids[: seen.accepted], seen.token_id]
@@ -143,10 +144,16 @@ class _Run:
         target.crop_to(context.length - 1)
         drafter.crop_to(context.length - 1)
         # 5. Report the round.
-        return self._event(seen, block, kept, reread, (began, drafted, verified))
+        return self._event(seen, block, kept, reread, (began, drafted, verified), proposal.drafted_by)
 
     def _event(
-        self, seen: RoundValues, block: list[int], kept: int, reread: int, marks: tuple[Mark, Mark, Mark]
+        self,
+        seen: RoundValues,
+        block: list[int],
+        kept: int,
+        reread: int,
+        marks: tuple[Mark, Mark, Mark],
+        drafted_by: str | None,
     ) -> Round:
         """The event of a round that committed the first ``kept`` tokens of ``block``."""
         elapsed, copying, restoring = self.clock.elapsed(), *self.target.take_copy_seconds()
@@ -168,6 +175,7 @@ class _Run:
             missed=seen.missed,
             reread=reread,
             state_seconds=copying + restoring,
+            drafted_by=drafted_by,
         )
 
 

@@ -49,6 +49,7 @@ class StartedLine(Started):
 class RoundLine(Round):
     event: Literal["round"]
     draft: Annotated[tuple[DraftToken, ...], Field(max_length=64)] | None
+    drafted_by: Annotated[str, Field(max_length=100)] | None = None
     tokens: Tokens = field(default_factory=dict)
     __pydantic_config__ = STRICT
 

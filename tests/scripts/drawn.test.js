@@ -260,3 +260,22 @@ test("a refusal is a sentence and leaves the last race alive", async () => {
   assert.match(words(".sd-box.generate .sd-boxStatus"), /^\d+ of \d+ tokens$/);
   click('[aria-label="Skip to the end"]');
 });
+
+test("the card says which way guessed, for a pair that drafts in more than one", async () => {
+  const way = (words) => words.match(/Guessed by [^.]+\. /)?.[0] ?? "";
+  assert.equal(way(words(".sd-card")), "");
+  const told = structuredClone(records);
+  const kinds = ["prompt-lookup", "model", "<b>dflash"];
+  for (const round of told.filter(({ event, draft }) => event === "round" && draft?.length))
+    round.drafted_by = kinds[round.index % 3];
+  await showRun(told);
+  const found = new Map();
+  for (let number = 0; number < 4; number++) {
+    const [, index] = words(".sd-card h2").match(/^Round (\d+)/);
+    found.set(Number(index), way(words(".sd-card")));
+    click('.sd-card [aria-label="Next round"]');
+  }
+  const said = ["Guessed by prompt lookup. ", "Guessed by the draft model. ", "Guessed by <b>dflash. "];
+  for (const [index, sentence] of found) assert.equal(sentence, index ? said[index % 3] : "");
+  assert.ok(found.size === 4);
+});

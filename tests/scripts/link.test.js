@@ -122,6 +122,19 @@ const guesses = (found, round) =>
     found.bytes.get(token.target_token_id) ?? null,
   ]);
 
+test("which way guessed travels, for a pair that drafts in two", async () => {
+  const all = records();
+  all[8].drafted_by = "prompt-lookup";
+  all.splice(9, 0, { ...all[8], index: 2, drafted_by: "model" });
+  const { runInAddress } = await visit(await link.runLink(race(all)));
+  const [plain, ours] = race(await runInAddress()).lanes.values();
+  assert.deepEqual(
+    ours.rounds.map((round) => round.drafted_by),
+    [undefined, "prompt-lookup", "model"],
+  );
+  assert.ok(plain.rounds.every((round) => !("drafted_by" in round)));
+});
+
 test("probabilities do not travel", async () => {
   const all = records();
   all[8].draft[0].draft_prob = 0.123456;

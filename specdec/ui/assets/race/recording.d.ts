@@ -195,6 +195,7 @@ export interface RoundLine {
   "reread"?: number;
   "state_seconds"?: number;
   "draft": Array<DraftToken> | null;
+  "drafted_by"?: string | null;
   "event": "round";
   "tokens"?: Record<string, string>;
 }

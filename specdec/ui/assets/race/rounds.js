@@ -28,6 +28,16 @@ const BLOCK = new Map([
 ]);
 const SAMPLED = 3; // the first of the columns that only sampling needs
 const RESULTS = { accepted: "kept", rejected: "not kept", discarded: "discarded" };
+// The ways of a combination in a sentence; another way has the name of its kind.
+const WAYS = new Map([
+  ["prompt-lookup", "prompt lookup"],
+  ["suffix", "suffix decoding"],
+  ["model", "the draft model"],
+  ["early-exit", "the target's first layers"],
+  ["eagle3", "the EAGLE-3 head"],
+  ["mtp", "the MTP layers"],
+  ["recycling", "token recycling"],
+]);
 
 export class RoundCard {
   #race = null;
@@ -263,7 +273,7 @@ export class RoundCard {
     return [
       step("Context", [standing]),
       ...(round.draft?.length
-        ? [step("Check", [this.#table(round, guesses), el("p", "sd-stepWords", took(round))])]
+        ? [step("Check", [this.#table(round, guesses), el("p", "sd-stepWords", `${guessedBy(round)}${took(round)}`)])]
         : []),
       step("Outcome", [
         el("p", "sd-outcome", "", this.#outcome(round, earlier.length)),
@@ -376,6 +386,9 @@ function step(name, children) {
 const chip = (piece, kind) => el("span", `sd-token sd-chipToken ${kind}`, visible(piece));
 const count = (n, one, more = `${one}s`) => `${n} ${n === 1 ? one : more}`;
 const milliseconds = (seconds) => `${(seconds * 1000).toFixed(1)}\u00a0ms`;
+
+// Which way guessed, where a pair drafts in more than one.
+const guessedBy = ({ drafted_by: way }) => (way ? `Guessed by ${WAYS.get(way) ?? way}. ` : "");
 
 // The times of a round's passes.
 function took(round) {

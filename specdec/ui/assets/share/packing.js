@@ -48,11 +48,11 @@ export async function unpack(bytes) {
   return [
     { ...begin, version: VERSION, lanes: lanes.map(([key]) => key) },
     ...found.flatMap(({ rounds, finished }, place) => {
-      const [key, facts, label] = lanes[place];
+      const [key, facts, label, ways] = lanes[place];
       const started = { ...withNames(facts, STARTED), version: VERSION, lane: laneOf(key)?.name, prompt_ids };
       return [
         place ? started : { ...started, tokens },
-        ...rounds,
+        ...withWays(rounds, ways),
         ...(finished ? [finished] : []),
         ...(label ? [typeof label === "string" ? endOf(key, rounds, label) : label] : []),
       ];
@@ -73,11 +73,21 @@ function factsOf(race, lanes) {
 }
 
 // What is not a round: the lane's key, its first line, and the label at the end of its line; of that only the time if
-// the rest follows from the rounds.
+// the rest follows from the rounds. After them, where a pair drafts in more than one way, which of them guessed.
 function laneFacts({ key, started, rounds, end }) {
   const short = { ...started, version: null, lane: null, prompt_ids: null, tokens: null };
   const follows = end && alike(end, endOf(key, rounds, end.duration));
-  return [key, withoutNames(short, STARTED), follows ? end.duration : end];
+  return [key, withoutNames(short, STARTED), follows ? end.duration : end, ...waysOf(rounds)];
+}
+
+// The ways that guessed, and for each round the number of its way, 0 for none; nothing if no round names one.
+function waysOf(rounds) {
+  const ways = [...new Set(rounds.flatMap(({ drafted_by: way }) => way ?? []))];
+  return ways.length ? [[ways, rounds.map(({ drafted_by: way }) => ways.indexOf(way) + 1)]] : [];
+}
+
+function withWays(rounds, [ways, places] = [[], []]) {
+  return rounds.map((round, at) => (places[at] ? { ...round, drafted_by: ways[places[at] - 1] } : round));
 }
 
 // The label at the end of a lane's line, in the server's words.
