@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from specdec.drafters.early_exit import EarlyExit
     from specdec.drafters.mtp import Mtp
     from specdec.drafters.prompt_lookup import PromptLookup
+    from specdec.drafters.recycling import Recycling
     from specdec.drafters.suffix import Suffix
     from specdec.engine.decode import speculative
     from specdec.engine.policy import AutoGamma, ConfidenceStop
@@ -46,6 +47,7 @@ _MODULES = {
     "drafters.early_exit": ("EarlyExit",),
     "drafters.mtp": ("Mtp",),
     "drafters.prompt_lookup": ("PromptLookup",),
+    "drafters.recycling": ("Recycling",),
     "drafters.suffix": ("Suffix",),
     "engine.decode": ("speculative",),
     "engine.policy": ("AutoGamma", "ConfidenceStop"),
@@ -100,6 +102,7 @@ __all__ = [
     "Pair",
     "PairFacts",
     "PromptLookup",
+    "Recycling",
     "Result",
     "Round",
     "SamplingParams",

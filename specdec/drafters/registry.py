@@ -15,11 +15,12 @@ from specdec.drafters.early_exit import EarlyExit
 from specdec.drafters.forms import FORMS
 from specdec.drafters.mtp import Mtp
 from specdec.drafters.prompt_lookup import PromptLookup
+from specdec.drafters.recycling import Recycling
 from specdec.drafters.suffix import Suffix
 from specdec.errors import InvalidInput, quoted
 
 # In the order of the page's choices.
-METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp, DFlash)
+METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp, DFlash, Recycling)
 ALIASES = {"ngram": PromptLookup.kind, "pld": PromptLookup.kind}  # what other engines call a way to draft
 
 

@@ -209,6 +209,7 @@ NAMED = [
     ("eagle3:some/head", specdec.Eagle3("some/head")),
     ("some/model", DraftModel("some/model")),
     ("dflash:some/head", specdec.DFlash("some/head")),
+    ("recycling", specdec.Recycling()),
 ]
 
 
