@@ -26,7 +26,7 @@ SECTIONS = {
     "Decoding": ("speculative", "generate", "assisted", "driven", "collect", "race", "verdict"),
     "Settings": ("SamplingParams", "AutoGamma", "ConfidenceStop"),
     "Pairs": ("load_pair", "Pair"),
-    "Ways to draft": ("PromptLookup", "Suffix", "EarlyExit", "Eagle3", "Mtp", "DFlash", "Recycling"),
+    "Ways to draft": ("PromptLookup", "Suffix", "EarlyExit", "Eagle3", "Mtp", "DFlash", "Combined", "Recycling"),
     "Events": ("Event", "Started", "Round", "DraftToken", "Decision", "Finished"),
     "Facts": ("PairFacts", "ModelFacts", "DraftFacts", "EngineFacts", "MachineFacts"),
     "Results": ("Result", "Metrics", "Verdict", "Note"),

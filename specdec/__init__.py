@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from specdec.drafters.combined import Combined
     from specdec.drafters.dflash import DFlash
     from specdec.drafters.eagle3 import Eagle3
     from specdec.drafters.early_exit import EarlyExit
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from specdec.report.verdict import Note, Verdict
 
 _MODULES = {
+    "drafters.combined": ("Combined",),
     "drafters.dflash": ("DFlash",),
     "drafters.eagle3": ("Eagle3",),
     "drafters.early_exit": ("EarlyExit",),
@@ -77,6 +79,7 @@ _HOME = {name: f"specdec.{module}" for module, names in _MODULES.items() for nam
 
 __all__ = [
     "AutoGamma",
+    "Combined",
     "ConfidenceStop",
     "DFlash",
     "Decision",

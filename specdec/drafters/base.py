@@ -191,8 +191,8 @@ def nothing(vocabulary: int, device: torch.device, key: Hashable | None = None) 
 class Drafter(Protocol):
     """Proposes tokens within one call. A drafter never decides what is kept.
 
-    Subclass it. Most drafters leave the last two methods as they are here, where they do nothing. ``watches``: whether it
-    has a probability of its own for each guess, by which a ``DraftStop`` can end a draft.
+    Subclass it. Most drafters leave the last two methods as they are here, where they do nothing. ``watches``: whether
+    it has a probability of its own for each guess, by which a ``DraftStop`` can end a draft.
     """
 
     watches: bool

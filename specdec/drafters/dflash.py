@@ -190,7 +190,7 @@ class OutputLayer:
         return logits if self.softcap is None else torch.tanh(logits / self.softcap) * self.softcap
 
 
-class DFlashDraft:
+class DFlashDraft(Drafter):
     """Drafts with a DFlash head. With L committed ids, the context is what the target has read of the first L - 1.
 
     The block is the last committed id, at place L - 1, and a mask at each place after it. The row of a mask gives the

@@ -25,6 +25,9 @@ from specdec.runtime.sampling import Sampler
 from specdec.runtime.stopping import DraftStop
 from specdec.runtime.tokens import TokenBuffer
 
+USUAL = 2  # unread tokens in front of a draft at most, where every round asks for one
+MOST_UNREAD = 16  # in front of a draft; reading more in the draft's first pass would make its logits too many
+
 
 @dataclass(frozen=True)
 class DraftModel(DraftMethod):
@@ -52,7 +55,14 @@ class DraftModel(DraftMethod):
         return cls(text) if text else None
 
     def describe(self) -> DraftFacts:
-        facts = model_facts(self._model)
+        if isinstance(self.model, str):  # its name is all that is known
+            return {
+                "kind": self.kind,
+                "text": self.model,
+                "python": json.dumps(self.model),
+                "depends_on_start": False,
+            }
+        facts = model_facts(self.model)
         found = {
             "kind": self.kind,
             "text": facts["name"],
@@ -191,7 +201,7 @@ class ModelDraft(ChainDraft):
             return self._nothing
         cached, length = len(self._runner), context.length
         # After a round without a draft there is more to read than usual.
-        usual = length - cached <= 2 and not self._prefilled
+        usual = length - cached <= USUAL and not self._prefilled
         kind = type(self).__name__, weakref.ref(self._runner.model)  # not ``id()``: a later model may get the same one
         key = (kind, gamma, stop and stop.least_chance) if usual else None
 
@@ -222,6 +232,15 @@ class ModelDraft(ChainDraft):
 
     def require_cache(self) -> None:
         self._runner.require_cache()
+
+    def catch_up(self, context: TokenBuffer) -> None:
+        """Prepare a draft after rounds that another way drafted. Choices at their places are not reported."""
+        if self._runner.engine.captures:  # a captured draft begins with as many unread tokens as in any other round
+            self._runner.catch_up(context, most=USUAL - 1)
+            self._runner.crop_to(context.length - USUAL)
+        else:
+            self._runner.catch_up(context, MOST_UNREAD)
+        self._prefilled, self._reported_up_to = [], context.length
 
     def _at_once(
         self, context: TokenBuffer, gamma: int, stop: DraftStop | None

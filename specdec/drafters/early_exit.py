@@ -163,5 +163,8 @@ class EarlyExitDraft(ModelDraft):
     def crop_to(self, length: int) -> None:
         """Nothing to do: the target crops the shared layers."""
 
+    def catch_up(self, context: TokenBuffer) -> None:
+        """Nothing to do: the target's passes fill the shared cache."""
+
     def require_cache(self) -> None:
         """Nothing to do: the target's cache was checked already."""

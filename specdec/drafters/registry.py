@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from difflib import get_close_matches
 
 from specdec import entry_points
 from specdec.drafters.base import DraftMethod
+from specdec.drafters.combined import Combined
 from specdec.drafters.dflash import DFlash
 from specdec.drafters.draft_model import DraftModel
 from specdec.drafters.eagle3 import Eagle3
@@ -20,7 +22,9 @@ from specdec.drafters.suffix import Suffix
 from specdec.errors import InvalidInput, quoted
 
 # In the order of the page's choices.
-METHODS: tuple[type[DraftMethod], ...] = (DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp, DFlash, Recycling)
+METHODS: tuple[type[DraftMethod], ...] = (
+    DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp, DFlash, Combined, Recycling,
+)  # fmt: skip
 ALIASES = {"ngram": PromptLookup.kind, "pld": PromptLookup.kind}  # what other engines call a way to draft
 
 
@@ -44,18 +48,27 @@ def method_of(text: str, others: bool = True) -> DraftMethod | None:
 def _refuse_mistyped(text: str) -> str:
     """Return the name of a model. Raises ``InvalidInput`` where it is nearly the name of a way to draft, or no name."""
     forms = {row.kind: row.form for row in METHODS[1:]}
-    named, colon, _ = text.lower().partition(":")
+    named = re.split("[:+]", text.lower(), maxsplit=1)[0]
     if not named or "/" in named or os.path.exists(text):
         return text
     meant = [ALIASES[named]] if named in ALIASES else get_close_matches(named, forms, n=1, cutoff=0.8)
     meant = meant or [kind for kind in forms if named in kind.split("-")]
     if meant:
-        raise InvalidInput(f"There is no way to draft {quoted(text)}. Write {forms[meant[0]]}.")
+        kind = Combined.kind if "+" in text else meant[0]
+        raise InvalidInput(f"There is no way to draft {quoted(text)}. Write {forms[kind]}.")
     if named == "none":
         raise InvalidInput("To draft nothing, leave the draft out and choose \u03b3 0.")
-    if colon and not {"/", "\\"} & {*text}:  # no hub id has a colon, and no path
+    if ":" in text and not {"/", "\\"} & {*text}:  # no hub id has a colon, and no path
         raise InvalidInput(f"There is no way to draft {quoted(text)}. Write one of: {'; '.join(FORMS.values())}.")
     return text
+
+
+def _second_of(text: str) -> DraftMethod | None:
+    """The second way of a combination. It is one of this package, so that a page for strangers can read it too."""
+    return method_of(text, others=False)
+
+
+Combined.read = _second_of
 
 
 def _of_others() -> tuple[type[DraftMethod], ...]:

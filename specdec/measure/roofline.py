@@ -27,6 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.benchmark import Timer
 
+from specdec.drafters.combined import Combined
 from specdec.drafters.early_exit import EarlyExit
 from specdec.forward.lean import LeanModel
 from specdec.forward.lean_check import lean_model
@@ -116,6 +117,8 @@ def limit_of(pair: Pair) -> Limit | str:
 
 def _draft_lean(pair: Pair) -> LeanModel | str | None:
     draft = pair.draft
+    if isinstance(draft, Combined):
+        return "It copies where the text repeats, so the number of its passes differs from round to round."
     if isinstance(draft, EarlyExit):
         lean = lean_model(pair.target)
         return lean if isinstance(lean, str) else lean.halved().first(draft.layers)

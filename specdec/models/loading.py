@@ -14,6 +14,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
 from specdec.drafters.base import DraftMethod, Loaded
+from specdec.drafters.combined import guessing, with_guessing
 from specdec.drafters.draft_model import DraftModel
 from specdec.drafters.eagle3 import EMBEDDED_HEAD, Eagle3
 from specdec.drafters.mtp import Mtp
@@ -82,7 +83,8 @@ class PairPlan:
     @property
     def weights(self) -> float:
         """Bytes of the weights, which a loaded pair holds between two calls."""
-        rounded = isinstance(self.draft, DraftModel) and self.draft.rounded and self.device.type == "cpu"
+        draft = guessing(self.draft)
+        rounded = isinstance(draft, DraftModel) and draft.rounded and self.device.type == "cpu"
         copies = sum(part.parameters for part in self.draft_parts if part.dtype == torch.float32) if rounded else 0
         return sum(part.bytes for part in self.parts) + copies
 
@@ -128,7 +130,8 @@ def plan_pair(
 
     Raises what ``load_pair`` raises before it reads weights.
     """
-    name, method = None, _method(draft)
+    name, asked = None, _method(draft)
+    method = guessing(asked)
     if not (target is None or isinstance(target, (str, Path))):
         raise _no_name("target", target)
     own_draft = DraftModel(str(EMBEDDED / "draft"))
@@ -197,7 +200,7 @@ def plan_pair(
     draft_parts = () if method is None else tuple(map(model_or_head, method.parts()))
     method = _rounded(_as_head(method, draft_parts), draft_parts, options.draft_weights, where)
     require_engine(options.engine)
-    return PairPlan(planned, method, draft_parts, where, name, options.engine)
+    return PairPlan(planned, with_guessing(asked, method), draft_parts, where, name, options.engine)
 
 
 def _method(draft: str | Path | DraftMethod | None) -> DraftMethod | None:
@@ -322,10 +325,12 @@ def load(plan: PairPlan, *, progress: Progress | None = None) -> Pair:
     drafts = [Loaded(_read(part, plan.device), part.tokenizer) for part in plan.draft_parts]
     draft = plan.draft.loaded(drafts) if plan.draft is not None and drafts else plan.draft
     target = _read(plan.target, plan.device, _room_for_weights(plan) if spread else None)
-    if isinstance(draft, Mtp) and draft.model is None:
+    layers = guessing(draft)
+    if isinstance(layers, Mtp) and layers.model is None:
         with as_load_failed(plan.target.checkpoint.name, "MTP layers"):
-            draft = Mtp(read_mtp(target, plan.target.checkpoint.name, plan.target.checkpoint.folder))
-            _require_numbers(draft.heads[0], plan.target.checkpoint.name)
+            read = Mtp(read_mtp(target, plan.target.checkpoint.name, plan.target.checkpoint.folder))
+            _require_numbers(read.heads[0], plan.target.checkpoint.name)
+            draft = with_guessing(draft, read)
     return Pair(
         target=target,
         draft=draft,

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from specdec.drafters.base import DraftMethod
+from specdec.drafters.combined import guessing
 from specdec.drafters.draft_model import DraftModel
 from specdec.errors import InvalidInput, quoted
 from specdec.facts import PairFacts
@@ -34,8 +35,8 @@ class Pair:
 
     - ``target``: a causal language model of transformers.
     - ``draft``: a model, ``PromptLookup()``, ``Suffix()``, ``EarlyExit(layers)``, ``Eagle3(head)``, ``Mtp(model)``,
-      ``DFlash(head)``, ``Recycling()``, or None: then only gamma 0 can run. A model is wrapped, so ``pair.draft`` is a
-      ``DraftMethod`` or None.
+      ``DFlash(head)``, ``Combined(first, then)``, ``Recycling()``, or None: then only gamma 0 can run. A model is
+      wrapped, so ``pair.draft`` is a ``DraftMethod`` or None.
     - ``tokenizer``: the target's; None if all prompts are ids.
     - ``draft_tokenizer``: only for a draft that is a model. If it differs from the target's, the draft works in its own
       vocabulary.
@@ -187,7 +188,8 @@ class Pair:
                 next(filter(None, map(why, self.draft.models)), None) for why in (why_not_lean, why_torch_passes)
             )
             facts["draft"] = {**facts["draft"], "own_forward": forward, "torch_passes": products}
-            rounds = isinstance(self.draft, DraftModel) and self.draft.rounded
+            draft = guessing(self.draft)
+            rounds = isinstance(draft, DraftModel) and draft.rounded
             rounded = rounds and products is None and not self.uses_graphs
             if rounded:
                 facts["draft"]["dtype"] = "int8"

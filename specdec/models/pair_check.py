@@ -13,6 +13,7 @@ from transformers import DynamicCache
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from specdec.drafters.base import DraftMethod, Finding
+from specdec.drafters.combined import guessing
 from specdec.drafters.early_exit import EarlyExit
 from specdec.drafters.mtp import Mtp
 from specdec.drafters.prompt_lookup import PromptLookup
@@ -185,7 +186,7 @@ def _chat(plan: PairPlan) -> Iterator[Finding]:
 def _extra_layers(plan: PairPlan) -> Iterator[Finding]:
     """Layers for multi-token prediction, which transformers leaves out."""
     count = mtp_layers(_text(plan.target))
-    if count and not isinstance(plan.draft, Mtp):
+    if count and not isinstance(guessing(plan.draft), Mtp):
         yield Finding(
             "note", "MTP", f"The target has {count} MTP layer{'s' * (count != 1)}; this draft does not use them."
         )

@@ -113,7 +113,7 @@ class Run:
     def reads_whole(self) -> bool:
         """Whether native passes of a draft model did not read its weights in 8 bits, as they do unless told."""
         native = self.draft.get("torch_passes", "") is None
-        return self.kind == "model" and native and self.draft.get("dtype") == "float32"
+        return self.kind in ("model", "combined") and native and self.draft.get("dtype") == "float32"
 
     @property
     def sampled(self) -> bool:
@@ -155,7 +155,7 @@ def _read(given: _Run, expression: Callable[[str, str], str]) -> Run:
     if kind == "model":
         built = python(_name(embedded, "draft", draft))
     else:
-        built = expression(kind, draft["text"]) if draft else "None"
+        built = expression(kind, _text_of(draft, embedded)) if draft else "None"
     return Run(
         params=started["params"],
         gamma=gamma,
@@ -170,6 +170,14 @@ def _read(given: _Run, expression: Callable[[str, str], str]) -> Run:
         prompt=settings["prompt"],
         chat=bool(settings.get("chat", 0)),
     )
+
+
+def _text_of(draft: DraftFacts, embedded: bool) -> str:
+    """The text of a way to draft, as it is written elsewhere: in a combination, where its draft model is."""
+    copying, plus, rest = draft["text"].partition("+")
+    if not plus or rest != draft.get("name"):
+        return draft["text"]
+    return f"{copying}+{'embedded' if embedded else _name(False, 'draft', draft)}"
 
 
 def _name(embedded: bool, role: str, facts: Any) -> str:

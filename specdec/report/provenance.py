@@ -244,6 +244,9 @@ def _drafting(draft: DraftFacts, named: bool) -> str:
     heads = {"eagle3": "P-EAGLE head" if draft.get("one_pass") else "EAGLE-3 head", "dflash": "DFlash head"}
     if draft.get("kind") in heads and "name" in draft:
         return f"{heads[draft['kind']]} {draft['name']}"
+    if draft.get("kind") == "combined":
+        copying, _, rest = draft["text"].partition("+")
+        return f"{copying} + {_model(draft, named, 'draft') if rest == draft.get('name') else rest}"
     return _model(draft, named, "draft") if "name" in draft else draft["text"]
 
 

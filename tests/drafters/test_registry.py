@@ -209,6 +209,8 @@ NAMED = [
     ("eagle3:some/head", specdec.Eagle3("some/head")),
     ("some/model", DraftModel("some/model")),
     ("dflash:some/head", specdec.DFlash("some/head")),
+    ("prompt-lookup:2-4+mtp", specdec.Combined(specdec.PromptLookup(4, 2), specdec.Mtp())),
+    ("suffix+some/model", specdec.Combined(specdec.Suffix(), DraftModel("some/model"))),
     ("recycling", specdec.Recycling()),
 ]
 

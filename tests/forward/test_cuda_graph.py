@@ -42,6 +42,7 @@ MODES: dict[str, dict[str, Any]] = {
     "prompt lookup": {"gamma": 4, "draft": specdec.PromptLookup()},
     "prompt lookup, sampling": {"gamma": 4, "draft": specdec.PromptLookup(), "params": {"temperature": 0.3, "seed": 8}},
     "confidence stop": {"gamma": specdec.ConfidenceStop(6, 0.5)},
+    "a combination": {"gamma": 4, "draft": specdec.Combined(specdec.PromptLookup(), specdec.EarlyExit(1))},
     "token recycling": {"gamma": 4, "draft": specdec.Recycling(), "params": {"temperature": 0.3, "seed": 8}},
 }
 

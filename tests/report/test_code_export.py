@@ -72,6 +72,28 @@ def test_the_code_reads_the_draft_s_weights_as_the_run_did(facts: dict, loaded: 
     assert loaded in codes_of(HUB | {"draft": DRAFT | facts})["specdec"]
 
 
+COPY = {"kind": "combined", "text": "suffix+draft", "max_ngram": 3}
+
+
+@pytest.mark.parametrize(
+    ("pair", "loaded"),
+    [
+        ({"draft": DRAFT | COPY | {"name": "draft", "local": True}}, 'load_pair(draft="suffix+embedded")'),
+        (HUB | {"draft": DRAFT | COPY | {"text": "suffix+c/d"}}, 'load_pair("a/b", "suffix+c/d")'),
+        (HUB | {"draft": DRAFT | COPY | {"name": "draft", "local": True}}, 'load_pair("a/b", "suffix+path/to/draft")'),
+        (HUB | {"draft": COPY | {"text": "suffix+mtp"}}, "specdec.Combined(specdec.Suffix(), specdec.Mtp())"),
+        (
+            HUB | {"draft": DRAFT | COPY | {"text": "suffix+c/d", "torch_passes": None}},
+            'load_pair("a/b", "suffix+c/d", draft_weights="same")',
+        ),
+    ],
+)
+def test_a_combination_is_loaded_by_its_text(pair: dict, loaded: str) -> None:
+    codes = codes_of(pair)
+    assert loaded in codes["specdec"]
+    assert all("no method of the kind combined" in code for tool, code in codes.items() if tool != "specdec")
+
+
 def served(code: str, folder: Path) -> list[str]:
     """vLLM's command for a server, from a comment of its Python code."""
     return commands(re.search("^# As a server: (.*)$", code, re.M)[1], folder)[0]

@@ -9,6 +9,7 @@ import gradio as gr
 import pytest
 
 import specdec
+from specdec.drafters.combined import Combined
 from specdec.drafters.draft_model import DraftModel
 from specdec.errors import InvalidInput
 from specdec.ui.jobs.limits import LOCAL, PUBLIC
@@ -36,6 +37,19 @@ def panel() -> PairPanel:
 def test_a_typed_pair_is_read_wherever_it_was_typed(panel, monkeypatch, choice, target, draft) -> None:
     monkeypatch.setattr(pair_panel, "plan_pair", lambda model, drafting, options: (model, drafting))
     assert panel._plan(*choice) == (target, draft)
+
+
+def test_a_combination_names_no_model_on_a_public_page(monkeypatch) -> None:
+    """The models there are those of the list; a combination with the target's own layers is not one more."""
+    monkeypatch.setattr(pair_panel, "plan_pair", lambda model, drafting, options: drafting)
+    with gr.Blocks():
+        public, local = (PairPanel(None, limits, None) for limits in (replace(PUBLIC, pairs="listed"), LOCAL))
+    asked = [("embedded", "", text, Combined.label) for text in ("suffix+early-exit:2", "suffix+some/model", "")]
+    assert public._plan(*asked[0]) == local._plan(*asked[0]) == Combined(specdec.Suffix(), specdec.EarlyExit(2))
+    assert local._plan(*asked[1]) == Combined(specdec.Suffix(), DraftModel("some/model"))
+    with pytest.raises(InvalidInput, match="only the pairs of its list"):
+        public._plan(*asked[1])
+    assert public._plan(*asked[2]) == Combined.parse(Combined.example)
 
 
 @pytest.mark.parametrize("typed", ["", None, " <- some/draft"])
