@@ -85,7 +85,7 @@ class Combined(DraftMethod):
 
     def describe(self) -> DraftFacts:
         first, then = self.first.describe(), self.then.describe()
-        text = f"{first['text']}+{then['text']}"
+        text = f"{_text_of(self.first)}+{then['text']}"
         built = f"specdec.Combined({first['python']}, {then['python']})"
         return {
             **first,
@@ -145,6 +145,13 @@ def _split(text: str) -> tuple[DraftMethod | None, str, str]:
     found = (row.parse(copying.strip()) for row in COPYING)
     method = next((method for method in found if method is not None), None)
     return LOOKUP if method == PromptLookup() and ":" not in copying else method, plus, rest.strip()
+
+
+def _text_of(first: DraftMethod) -> str:
+    """The text that ``_split`` reads as ``first``."""
+    if isinstance(first, PromptLookup):
+        return first.kind if first == LOOKUP else f"{first.kind}:{first.min_ngram}-{first.max_ngram}"
+    return first.describe()["text"]
 
 
 def _copies_too(name: str) -> InvalidInput:
