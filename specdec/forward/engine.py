@@ -42,6 +42,9 @@ class Passes(Protocol):
     def features(self) -> torch.Tensor:
         """The inputs of the tapped layers in the last pass, joined: (n, layers x H)."""
 
+    def keys_values(self, layer: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """``Runner.keys_values`` with ``length`` cached tokens."""
+
     def remember(self, start: int) -> None:
         """Prepare to undo the next pass, which follows ``start`` tokens.
 

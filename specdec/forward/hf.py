@@ -90,6 +90,14 @@ class HFForward:
         first = self._hidden[0].device  # the layers of a target may be on several devices
         return torch.cat([states.to(first) for states in self._hidden], -1)
 
+    def keys_values(self, layer: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        held = self._cache.layers[layer]
+        window = getattr(held, "sliding_window", None)
+        if window is None:  # the views of a layer that was cropped may be longer than what it holds
+            return held.keys[0, :, :length], held.values[0, :, :length]
+        low = max(0, held.keys.shape[-2] - window + 1)
+        return held.keys[0, :, low:], held.values[0, :, low:]
+
     @contextmanager
     def _keeping_last(self, model: PreTrainedModel) -> Iterator[None]:
         """Keep the last layer's output where it is tapped, because transformers hands it over after the norm only."""

@@ -205,6 +205,12 @@ class LeanForward:
     def features(self) -> torch.Tensor:
         return torch.cat([self._taps[number] for number in self._tapped], -1)
 
+    def keys_values(self, layer: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        window = self._lean.layers[layer].window
+        low = 0 if window is None else max(0, length - window + 1)
+        keys, values = self._buffer.held[layer][low:length].unbind(2 if self._lean.head_major else 1)
+        return keys.transpose(0, 1), values.transpose(0, 1)
+
     stateful = False
 
     def remember(self, start: int) -> None:

@@ -77,6 +77,14 @@ class Runner:
         self._passes.tap(layers)
         self._on_features = on_features
 
+    def keys_values(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The keys and values, each (kv heads, m, head size), of the cached tokens in the layer of this number.
+
+        In a layer with a window of W tokens these are the last W - 1 of them, which the next token sees. They may be
+        views of the cache: read them before the next pass. The layer must have keys and values of its own.
+        """
+        return self._passes.keys_values(layer, self._length)
+
     def catch_up(self, context: TokenBuffer, most: int) -> None:
         """Read the uncached committed tokens, except the last, in their own pass if there are more than ``most``."""
         if 0 < self._length < context.length - 1 - most:
