@@ -74,8 +74,9 @@ class Checkpoint:
             self.raw_config()
             config = self.gguf.config() if self.gguf else AutoConfig.from_pretrained(self.folder, **_HERE)
             text = config.get_text_config(decoder=True)
-            for field in _SIZES:
-                value = getattr(text, field, None)
+            # The layers of some models differ from each other, and then their config has no size of its own.
+            layers = list(text.per_layer_config) if text.is_heterogeneous else [text]
+            for field, value in ((field, getattr(layer, field, None)) for field in _SIZES for layer in layers):
                 if value is not None and (not isinstance(value, int) or value < 1):
                     raise LoadFailed(
                         f"The config{'' if self.gguf else '.json'} of {self.name!r} sets {field} to {str(value)[:40]}, "

@@ -17,13 +17,21 @@ WORKSPACE = 512 * 2**20  # bytes on a GPU for the libraries' scratch memory, the
 def cache_bytes(config: Any, dtype: torch.dtype) -> int:
     """Bytes of keys and values of one call of ``PLANNED_TOKENS``, or of the model's context if that is shorter.
 
-    It assumes that every layer keeps all tokens. A model with windows or convolutions needs less.
+    It assumes that every layer keeps all tokens, but for those that read the keys and values of another layer. A model
+    with windows or convolutions needs less.
     """
     text = config.get_text_config(decoder=True)
     tokens = min(context_length(config) or PLANNED_TOKENS, PLANNED_TOKENS)
-    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    return 2 * text.num_hidden_layers * heads * size * tokens * dtype.itemsize
+    sharing = getattr(text, "kv_sharing_modes", None) or [None] * text.num_hidden_layers
+    own = [layer for layer, mode in zip(text.per_layer_config, sharing, strict=True) if mode != "reuse"]
+    return 2 * sum(map(_key_size, own)) * tokens * dtype.itemsize
+
+
+def _key_size(layer: Any) -> int:
+    """How many numbers the keys of one token have in a layer with this config."""
+    heads = getattr(layer, "num_key_value_heads", None) or layer.num_attention_heads
+    size: int = getattr(layer, "head_dim", None) or layer.hidden_size // layer.num_attention_heads
+    return heads * size
 
 
 def row_bytes(config: Any) -> int:
