@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from specdec.drafters.dflash import DFlash
     from specdec.drafters.eagle3 import Eagle3
     from specdec.drafters.early_exit import EarlyExit
+    from specdec.drafters.gemma4_assistant import Gemma4Assistant
     from specdec.drafters.mtp import Mtp
     from specdec.drafters.prompt_lookup import PromptLookup
     from specdec.drafters.recycling import Recycling
@@ -47,6 +48,7 @@ _MODULES = {
     "drafters.dflash": ("DFlash",),
     "drafters.eagle3": ("Eagle3",),
     "drafters.early_exit": ("EarlyExit",),
+    "drafters.gemma4_assistant": ("Gemma4Assistant",),
     "drafters.mtp": ("Mtp",),
     "drafters.prompt_lookup": ("PromptLookup",),
     "drafters.recycling": ("Recycling",),
@@ -91,6 +93,7 @@ __all__ = [
     "EngineFacts",
     "Event",
     "Finished",
+    "Gemma4Assistant",
     "IncompatiblePair",
     "InvalidInput",
     "LibraryChanged",

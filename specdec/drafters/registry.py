@@ -15,6 +15,7 @@ from specdec.drafters.draft_model import DraftModel
 from specdec.drafters.eagle3 import Eagle3
 from specdec.drafters.early_exit import EarlyExit
 from specdec.drafters.forms import FORMS
+from specdec.drafters.gemma4_assistant import Gemma4Assistant
 from specdec.drafters.mtp import Mtp
 from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.drafters.recycling import Recycling
@@ -23,7 +24,7 @@ from specdec.errors import InvalidInput, quoted
 
 # In the order of the page's choices.
 METHODS: tuple[type[DraftMethod], ...] = (
-    DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp, DFlash, Combined, Recycling,
+    DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp, DFlash, Gemma4Assistant, Combined, Recycling,
 )  # fmt: skip
 ALIASES = {"ngram": PromptLookup.kind, "pld": PromptLookup.kind}  # what other engines call a way to draft
 

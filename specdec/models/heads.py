@@ -15,6 +15,7 @@ import torch
 from safetensors import safe_open
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.models.gemma4.modeling_gemma4 import Gemma4TextRotaryEmbedding
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
@@ -23,6 +24,13 @@ from specdec.drafters.dflash import DFlash, require_dflash_fit
 from specdec.drafters.dflash_head import DFlashConfig, DFlashHead, dflash_config, is_dflash
 from specdec.drafters.eagle3 import Eagle3, require_fit
 from specdec.drafters.eagle3_head import MASK_HIDDEN, Eagle3Head, HeadConfig, head_config, is_head
+from specdec.drafters.gemma4_assistant import Gemma4Assistant, require_assistant_fit
+from specdec.drafters.gemma4_assistant_head import (
+    AssistantConfig,
+    Gemma4AssistantHead,
+    assistant_config,
+    is_assistant,
+)
 from specdec.drafters.qwen_mtp import OF_THE_LAYER, PREFIX, declared, is_qwen, name_in_checkpoint
 from specdec.errors import LoadFailed
 from specdec.forward.hf_private import MtpModel, read_mtp_layers
@@ -31,6 +39,10 @@ from specdec.models.unread import Headers, refuse_unread
 _EMBEDDING = "embed_tokens.weight"
 _FUSION = ("fc.", "hidden_norm.")  # the weights that join the features of a DFlash head
 _BUFFERS = re.compile(r"^t2d$|(^|\.)(rotary_emb\..*|inv_freq)$")  # the inverse of d2t, and what is computed
+
+_ORDERING = "masked_embedding.token_ordering"
+# What an assistant does not use: the embedding of its own width, and keys and values in the place of the target's.
+_NO_ASSISTANTS = re.compile(r"^embed_tokens\.weight$|\.self_attn\.[kv]_(proj|norm)\.")
 
 
 @dataclass(frozen=True)
@@ -142,6 +154,31 @@ def read_dflash(
     return head.to(device).requires_grad_(False).eval()
 
 
+def read_gemma4_assistant(
+    name: str, folder: Path, shards: Sequence[str], config: AssistantConfig, device: torch.device, dtype: torch.dtype
+) -> Gemma4AssistantHead:
+    """Read the assistant of a Gemma 4 target, as ``HeadKind.read`` does."""
+    tensors = tensors_of(folder, shards, lambda key: key.removeprefix("model."))
+    if config.tied and _EMBEDDING in tensors:
+        tensors["lm_head.weight"] = tensors[_EMBEDDING]
+    with torch.device("meta"):
+        head = Gemma4AssistantHead(config, name)
+    wanted = head.state_dict()
+    unread = [key for key in tensors.keys() - wanted.keys() if not _NO_ASSISTANTS.search(key)]
+    refuse_unread(name, wanted.keys() - tensors.keys(), unread)
+    require_shapes(name, wanted, tensors)
+    kept = {key: tensors[key].to(dtype) for key in wanted if key != _ORDERING}
+    if _ORDERING in wanted:
+        kept[_ORDERING] = order = tensors[_ORDERING].long()
+        if not torch.equal(order.sort().values, torch.arange(len(order))):
+            raise LoadFailed(
+                f"{name!r} divides its tokens into groups that do not hold each token once. Fetch the checkpoint again."
+            )
+    head.load_state_dict(kept, assign=True)
+    head.rotary = Gemma4TextRotaryEmbedding(config.layer)
+    return head.to(device).requires_grad_(False).eval()
+
+
 def read_mtp(target: PreTrainedModel, name: str, folder: Path) -> MtpModel:
     """Read the MTP layers of ``target`` from its checkpoint in ``folder``. Raises ``LoadFailed`` if it has none."""
     config, named = target.config, target.config.name_or_path
@@ -185,4 +222,5 @@ def _dflash_name(key: str) -> str:
 HEADS = (
     HeadKind(Eagle3, is_head, head_config, require_fit, read_eagle3),
     HeadKind(DFlash, is_dflash, dflash_config, require_dflash_fit, read_dflash),
+    HeadKind(Gemma4Assistant, is_assistant, assistant_config, require_assistant_fit, read_gemma4_assistant),
 )

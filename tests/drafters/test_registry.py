@@ -207,6 +207,7 @@ NAMED = [
     ("suffix", specdec.Suffix()),
     ("mtp", specdec.Mtp()),
     ("eagle3:some/head", specdec.Eagle3("some/head")),
+    ("gemma4-assistant:some/head", specdec.Gemma4Assistant("some/head")),
     ("some/model", DraftModel("some/model")),
     ("dflash:some/head", specdec.DFlash("some/head")),
     ("prompt-lookup:2-4+mtp", specdec.Combined(specdec.PromptLookup(4, 2), specdec.Mtp())),
