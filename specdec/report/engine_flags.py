@@ -55,6 +55,7 @@ def sglang_options(kind: str, name: str, length: int) -> list[str] | None:
         "eagle3": ["--speculative-algorithm EAGLE3", path, chain],
         "mtp": ["--speculative-algorithm EAGLE", chain],
         "dflash": ["--speculative-algorithm DFLASH", path, verified],
+        "gemma4-assistant": ["--speculative-algorithm NEXTN", path, chain],  # known by its config
     }
     return options.get(kind)
 

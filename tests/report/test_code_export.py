@@ -30,6 +30,7 @@ LOOKUP = {"draft": {"kind": "prompt-lookup", "text": "prompt-lookup", "max_ngram
 EARLY = {"draft": {"kind": "early-exit", "text": "early-exit:3", "layers": 3}}
 BLOCK = {"draft": {"kind": "dflash", "text": "dflash:c/d", "name": "c/d", "local": False, "one_pass": True}}
 HEAD = {"draft": {"kind": "eagle3", "text": "eagle3:c/d", "name": "c/d", "local": False, "rows": 1}}
+ASSISTANT = {"draft": HEAD["draft"] | {"kind": "gemma4-assistant", "text": "gemma4-assistant:c/d"}}
 MTP = {"draft": {"kind": "mtp", "text": "mtp", "layers": 1}}
 
 
@@ -165,7 +166,7 @@ def test_the_servers_draft_as_the_page_did(tmp_path):
 
 
 def test_the_servers_draft_with_the_layers_that_a_run_had(tmp_path):
-    """The servers draft with the run's EAGLE-3 head, DFlash head or MTP layers."""
+    """The servers draft with the run's EAGLE-3 head, DFlash head, MTP layers or Gemma 4 assistant."""
     codes = codes_of(HUB | HEAD)
     config = {"method": "eagle3", "model": "c/d", "num_speculative_tokens": 5}
     assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config
@@ -197,6 +198,14 @@ def test_the_servers_draft_with_the_layers_that_a_run_had(tmp_path):
     assert "--speculative-draft-model-path" not in options(serve)
     _, serve, _ = commands(codes["llama.cpp"], tmp_path)
     assert options(serve)["--spec-type"] == "draft-mtp" and options(serve)["--spec-draft-n-max"] == "5"
+
+    codes = codes_of(HUB | ASSISTANT)
+    assert 'specdec.Gemma4Assistant("c/d")' in codes["specdec"] and "no method" in codes["transformers"]
+    config = {"method": "mtp", "model": "c/d", "num_speculative_tokens": 5}
+    assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config
+    serve, _ = commands(codes["SGLang"], tmp_path)
+    assert options(serve)["--speculative-algorithm"] == "NEXTN"
+    assert options(serve)["--speculative-draft-model-path"] == "c/d"
 
 
 def test_the_code_says_what_a_server_cannot_do(tmp_path):
