@@ -208,14 +208,12 @@ class Chooser:
     bias), where x is the log-odds of its probability; both numbers are fitted while the call runs, by gradient steps on
     the log loss. Let S be the chance that all n guesses so far are accepted. Going on to m guesses yields
     S (alpha + ... + alpha^(m-n)) tokens more and takes C(m) - C(n) seconds more. So the draft ends where that is less
-    than R (C(m) - C(n)) for each m, where R is the tokens a second so far, times ``_PATIENCE``: after accepted guesses
-    more are accepted than the product of their chances says. T is then the mean of what was measured at each number of
-    rows, because rows are computed in groups, and only in between a line.
+    than R (C(m) - C(n)) for each m, where R is the tokens a second so far. T is then the mean of what was measured at
+    each number of rows, because rows are computed in groups, and only in between a line.
     """
 
     least_confidence = None
     may_stop = False  # set by the loop
-    _PATIENCE = 0.8
     _LEARN = 0.08
     _PLAN_EVERY = 4  # rounds
     # A line needs two lengths. The times of the first draft do not count: caches are cold, kernels are being chosen.
@@ -305,7 +303,7 @@ class Chooser:
         self._planned, alpha = self._rounds, self._accepted / self._tested
         self._best = max(range(MAX_GAMMA + 1), key=self._gain)
         costs = [self._drafting.at(n) + self._at(n + 1) for n in range(MAX_GAMMA + 1)]
-        rate = self._PATIENCE * self._tokens / max(self._seconds, 1e-9)
+        rate = self._tokens / max(self._seconds, 1e-9)
         gains = [*accumulate(alpha**n for n in range(1, MAX_GAMMA + 1))]
         self._least_survival = tuple(
             max(0.0, rate * min((costs[m] - costs[n]) / gains[m - n - 1] for m in range(n + 1, MAX_GAMMA + 1)))
