@@ -36,8 +36,11 @@ def main() -> None:
     }
     for key, plan in plans.items():
         results = _measured(pair, plan)
+        said = overall(results.trials, plan)
+        if said.judgement.is_about:
+            raise SystemExit(f"Not written: {said.headline}")
         _write(f"{key}.jsonl", figures_only(results))
-        print(overall(results.trials, plan).headline)
+        print(said.headline)
     about = measured_on(pair)
     found = next(step for step in self_test(pair) if isinstance(step, LosslessnessResult))
     _write("lossless.json", losslessness_text({"about": about, "findings": found}))
