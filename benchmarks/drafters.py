@@ -1,10 +1,10 @@
 """Measures the ways to draft for the embedded target, in turns: ``python -m benchmarks.drafters``.
 
-The 2-layer draft, the EAGLE-3 head, prompt lookup and suffix decoding write 128 greedy tokens after each example
-prompt, and after texts that begin a second time. Two tables have the speed-up over plain ``generate``, speculation's
-share of it, c, v (docs/metrics.md), acceptance in total and by position, and the tokens per target pass. Speed-ups are
-medians (lowest-highest) over the runs. Puts the tables into docs/performance.md, and prints the bytes of each method's
-weights.
+The 2-layer draft (also at γ auto), the EAGLE-3 head, prompt lookup, suffix decoding, token recycling and two
+combinations write 128 greedy tokens after each example prompt, and after texts that begin a second time. Two tables
+have the speed-up over plain ``generate``, speculation's share of it, c, v (docs/metrics.md), acceptance in total and by
+position, and the tokens per target pass. Speed-ups are medians (lowest-highest) over the runs. Puts the tables into
+docs/performance.md, and prints the bytes of each method's weights.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import specdec
 from benchmarks.document import table, write
 from benchmarks.in_turns import COLUMNS, Turn, asked_runs, cells, in_turns
 from specdec import closed_forms, text
+from specdec.drafters.combined import LOOKUP
 from specdec.engine import policy
 from specdec.measure.metrics import Metrics, pool
 from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
@@ -43,12 +44,18 @@ def by_place(lanes: list[Metrics]) -> str:
 def main() -> None:
     runs = asked_runs(__doc__)
     model, head = specdec.load_pair(), specdec.load_pair(draft=specdec.Eagle3("embedded"))
-    target = model.target
+
+    def drafting(draft: Any, *gammas: int) -> Turn:
+        return Turn(specdec.Pair(model.target, draft, model.tokenizer), gammas)
+
     turns = {
-        "2-layer draft": Turn(model, (3, 5)),
-        "EAGLE-3 head": Turn(specdec.Pair(target, head.draft, model.tokenizer), (3, 5)),
-        "prompt lookup": Turn(specdec.Pair(target, specdec.PromptLookup(), model.tokenizer), (5,)),
-        "suffix decoding": Turn(specdec.Pair(target, specdec.Suffix(), model.tokenizer), (5, 16)),
+        "2-layer draft": Turn(model, (3, 5, "auto")),
+        "EAGLE-3 head": drafting(head.draft, 3, 5),
+        "prompt lookup": drafting(specdec.PromptLookup(), 5),
+        "suffix decoding": drafting(specdec.Suffix(), 5, 16),
+        "token recycling": drafting(specdec.Recycling(), 3, 5),
+        "prompt lookup, else the draft": drafting(specdec.Combined(LOOKUP, model.draft), 3, 5),
+        "suffix decoding, else the draft": drafting(specdec.Combined(specdec.Suffix(), model.draft), 5),
     }
     text = f"`python -m benchmarks.drafters --runs {runs}`, 128 greedy tokens of each prompt.\n"
     for title, items in (

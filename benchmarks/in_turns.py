@@ -44,11 +44,11 @@ class Turn(NamedTuple):
     """A pair at some draft lengths, with its own sampling."""
 
     pair: Pair
-    gammas: Sequence[int]
+    gammas: Sequence[int | str]
     params: SamplingParams = SamplingParams(128, temperature=0.0, seed=0, ignore_eos=True)
 
 
-def in_turns(turns: Mapping[str, Turn], items: Sequence[PromptItem], runs: int) -> dict[tuple[str, int], Summary]:
+def in_turns(turns: Mapping[str, Turn], items: Sequence[PromptItem], runs: int) -> dict[tuple[str, int | str], Summary]:
     """The result of each turn at each of its draft lengths, by the turn's name and the length."""
     found: dict[str, list[Trial]] = defaultdict(list)
     for run in range(runs):

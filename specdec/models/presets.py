@@ -78,6 +78,18 @@ PRESETS = (
         "a GPU of 16 GB; hybrid models: three in four layers keep a recurrent state", unchecked=True,
     ),
     Preset(
+        "Qwen3.5-4B <- MTP", "Qwen/Qwen3.5-4B", "mtp", 4206e6, 120e6,
+        "a GPU of 16 GB; a layer of the checkpoint itself guesses", unchecked=True,
+    ),
+    Preset(
+        "Qwen3-8B <- DFlash", "Qwen/Qwen3-8B", "dflash:z-lab/Qwen3-8B-DFlash-b16", 8191e6, 1050e6,
+        "a GPU of 24 GB; a block of guesses in one pass", unchecked=True,
+    ),
+    Preset(
+        "gemma-4-E4B <- assistant", "google/gemma-4-E4B-it", "gemma4-assistant:google/gemma-4-E4B-it-assistant", 8e9,
+        79e6, "a GPU of 24 GB; an assistant that reads the target's keys and values", unchecked=True,
+    ),
+    Preset(
         "Qwen3-1.7B <- EAGLE-3", "Qwen/Qwen3-1.7B", "AngelSlim/Qwen3-1.7B_eagle3", 1.7e9, 0.1e9,
         "a GPU of 8 GB; a head in place of a draft model", unchecked=True,
     ),
