@@ -54,8 +54,8 @@ def require_drafts_from_scratch(
     """
     found, propose = [], drafter.propose
 
-    def noted(self, context, gamma, least_confidence):
-        proposal = propose(self, context, gamma, least_confidence)
+    def noted(self, context, gamma, stop):
+        proposal = propose(self, context, gamma, stop)
         if len(proposal.ids):
             found.append((list(context.tokens), torch.cat(proposal.choices.logits)))
         return proposal

@@ -61,7 +61,7 @@ def test_the_version_needs_no_torch() -> None:
         (["sweep", "--engine", "fast"], 2, "argument --engine: invalid choice: 'fast'"),
         (["bench", "--lanes", "ours"], 2, "argument --lanes: invalid choice: 'ours'"),
         (["bench", "--export", "table.xlsx"], 2, "table.xlsx must end in .csv, .json or .md"),
-        (["check", "one"], 2, "the following arguments are required: draft"),
+        (["check"], 2, "the following arguments are required: target"),
         (["page", "--behind-proxy", "none"], 2, "give how many trusted proxies"),
         (["swep"], 1, "Did you mean specdec sweep?"),
     ],

@@ -255,7 +255,7 @@ def test_every_draft_is_that_of_the_published_layers(monkeypatch, family: str, o
     config = config_of(**OPTIONS[option])
     target, head = target_of(family), head_of(config)
     scratch = partial(draft_from_scratch, target, head, config)
-    require_drafts_from_scratch(monkeypatch, specdec.Pair(target, specdec.DFlash(head)), DFlashDraft, 2, scratch)
+    require_drafts_from_scratch(monkeypatch, specdec.Pair(target, specdec.DFlash(head)), DFlashDraft, 2, scratch, 200)
 
 
 @pytest.mark.parametrize("family", ["llama", "muse_glimmer"])
