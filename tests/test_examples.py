@@ -22,6 +22,7 @@ EMBEDDED = Path(specdec.__file__).parent / "embedded"
 def example(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for what a class's annotations name
     spec.loader.exec_module(module)
     if hasattr(module, "RUNS"):
         module.RUNS = 1  # a test needs no median

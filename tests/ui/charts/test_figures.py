@@ -94,8 +94,10 @@ def test_a_category_of_a_benchmark_is_a_dot_and_a_row_of_the_table() -> None:
         for at, name in enumerate(names)
         for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(1.0 + at)))
     ]
-    (dots,) = [each for each in benchmark_figure(trials).data if each.text and each.mode == "markers"]
-    assert list(dots.x) == pytest.approx([2.0, 1.0, 2 / 3]) and dots.text[0] == "&lt;b&gt;all: 2.00x"
+    (dots,) = [each for each in benchmark_figure(trials).data if each.mode == "markers+text"]
+    assert list(dots.x) == pytest.approx([2.0, 1.0, 2 / 3]) and dots.customdata[0] == "&lt;b&gt;all: 2.00x"
+    assert [bool(text) for text in dots.text] == [True, False, True], "the outer two have names"
+    assert dots.textposition[0] == "middle right" and dots.textposition[2] == "middle left"
     table = gains_table(by_category(trials))
     assert table is not None and table.columns == ["Category", "no draft"]
     assert table.rows == [[names[0], "2.00x"], [names[1], "1.00x"], [names[2], "0.67x"]]
@@ -108,7 +110,7 @@ def test_a_benchmark_of_very_many_categories_is_drawn_with_some_of_them() -> Non
         for n in range(MOST_DOTS + 5)
         for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(1.0)))
     ]
-    (dots,) = [each for each in benchmark_figure(trials).data if each.text and each.mode == "markers"]
+    (dots,) = [each for each in benchmark_figure(trials).data if each.mode == "markers+text"]
     table = gains_table(by_category(trials))
     assert len(dots.x) == MOST_DOTS and table is not None and len(table.rows) == MOST_DOTS + 5
 
