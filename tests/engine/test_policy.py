@@ -152,6 +152,21 @@ def test_a_stop_by_survival_proposes_the_guess_it_ends_with() -> None:
     assert certain is not None and not any(map(certain.ends, (1.0, 0.0))), "only the first place has a bound"
 
 
+@pytest.mark.parametrize(
+    ("draft", "engine", "watched"),
+    [("model", "eager", True), ("model", "graph", False), ("lookup", "eager", False)],
+)
+def test_auto_watches_a_draft_where_it_can(draft: str, engine: str, watched: bool, monkeypatch) -> None:
+    """The draft needs probabilities of its own, and a look at them must not wait for the device."""
+    told = []
+    monkeypatch.setattr("specdec.engine.decode.watch_drafts", lambda lengths, able: told.append(able))
+    way = shared_tiny("llama", 1) if draft == "model" else specdec.PromptLookup()
+    pair = specdec.Pair(shared_tiny("llama", 0), way, engine=engine)
+    params = specdec.SamplingParams(max_new_tokens=4)
+    specdec.collect(specdec.speculative(pair, prompt_of(9), gamma="auto", params=params))
+    assert told == [watched]
+
+
 @pytest.mark.parametrize(("alpha", "draft_pass", "row"), [(0.95, 0.1, 0.05), (0.85, 0.1, 0.05), (0.6, 0.2, 0.1)])
 def test_auto_knows_what_recurrent_state_costs(alpha: float, draft_pass: float, row: float) -> None:
     """Reading again makes long drafts more expensive, the more often they are rejected."""
