@@ -45,7 +45,8 @@ def test_every_preset_has_its_shape_and_its_parameters() -> None:
     """Parameters are counted on models without values. The presets' figures are from the model cards."""
     counted = {}
     for preset in PRESETS:
-        if preset.target is None or not isinstance(registry.method_of(preset.draft), DraftModel):
+        drafted = preset.target is not None and isinstance(registry.method_of(preset.draft), DraftModel)
+        if not drafted or "EAGLE" in preset.name:  # the name of a head does not tell it from a model
             continue
         for source, parameters in ((preset.target, preset.target_parameters), (preset.draft, preset.draft_parameters)):
             name = source.split("/")[-1].lower()
