@@ -16,8 +16,8 @@ from specdec.models.pair_check import check_pair, own_drafts
 from specdec.models.published import published_for
 from specdec.models.settings import LoadOptions
 from specdec.report.engine_flags import serving
+from specdec.report.link_settings import GAMMA
 
-LENGTH = 5  # draft tokens a round, the default of ``specdec run``
 SIGNS = {"good": "+", "note": "!", "bad": "x"}
 
 
@@ -40,11 +40,11 @@ def main(arguments: Namespace) -> None:
 
 
 def _show_flags(console: Console, target: Part) -> None:
-    """Print for each draft that the check names how servers are told to use it, at a draft length of ``LENGTH``."""
+    """Print for each draft that the check names how servers are told to use it, at a draft length of ``GAMMA``."""
     described = [method.describe() for method in own_drafts(target)]
-    named = [(facts["text"], serving(facts["kind"], "", LENGTH)) for facts in described]
+    named = [(facts["text"], serving(facts["kind"], "", GAMMA)) for facts in described]
     for draft in published_for(target.checkpoint.name):
-        named.append((draft.text, serving(draft.kind, draft.name, LENGTH, draft.parallel)))
+        named.append((draft.text, serving(draft.kind, draft.name, GAMMA, draft.parallel)))
     for text, served in named:
         for engine, flags in served.items():
             console.print(f"  {text}, {engine}: {flags}")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
@@ -13,9 +11,10 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from specdec.drafters.autoregressive import chain, spliced
-from specdec.drafters.base import Drafter, DraftMethod, Finding, Loaded, Planned, Proposal, after_kind, nothing
+from specdec.drafters.base import Drafter, Finding, Planned, Proposal, nothing
 from specdec.drafters.dflash_head import DFlashConfig, DFlashHead
 from specdec.drafters.forms import form_of
+from specdec.drafters.trained_head import TrainedHead
 from specdec.errors import IncompatiblePair, InvalidInput, identified
 from specdec.facts import DraftFacts
 from specdec.forward.runner import Runner
@@ -26,7 +25,7 @@ from specdec.runtime.tokens import TokenBuffer
 
 
 @dataclass(frozen=True)
-class DFlash(DraftMethod):
+class DFlash(TrainedHead):
     """Draft with a DFlash head that was trained for this very target (Chen et al. 2602.06036).
 
     A draft takes one pass of the head, whatever its length, and has at most as many tokens as the head's block has
@@ -47,31 +46,12 @@ class DFlash(DraftMethod):
     embedding: torch.Tensor | None = field(default=None, compare=False, repr=False)
     output: OutputLayer | None = field(default=None, compare=False, repr=False)
 
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        name = after_kind(text, cls.kind)
-        if name is None:
-            return None
-        if not name:
-            raise InvalidInput(f"{text!r} names no head; write {cls.example}, for example.")
-        return cls(name)
-
     def describe(self) -> DraftFacts:
-        where = self.head if isinstance(self.head, str) else self.head.name
-        local = Path(where).exists()
-        name = Path(where).name if local else where
-        facts: DraftFacts = {
-            "kind": self.kind,
-            "text": f"{self.kind}:{name}",
-            "python": f"specdec.DFlash({json.dumps(name)})",
-            "depends_on_start": True,  # a guess reads no guess before it, and a block has an end
-            "name": name,
-            "one_pass": True,
-        }
+        facts = self._named()
+        facts["one_pass"] = True
         for head in self.heads:
             facts["layers"] = len(head.layers)
             facts["parameters"] = sum(weight.numel() for weight in head.parameters())
-        facts["local"] = local
         if self.layer_ids:
             facts["layer_ids"] = list(self.layer_ids)
         return facts
@@ -95,13 +75,6 @@ class DFlash(DraftMethod):
             "Head",
             f"It reads the target's hidden states {ids} (0 is the embedding, {depth} the output of the last layer).",
         )
-
-    def parts(self) -> tuple[str, ...]:
-        return (self.head,) if isinstance(self.head, str) else ()
-
-    def loaded(self, models: Sequence[Loaded]) -> Self:
-        ((head, _),) = models
-        return replace(self, head=head)
 
     def refuse(self, target_config: Any) -> None:
         if isinstance(self.head, DFlashHead):

@@ -5,10 +5,8 @@ The configuration of a head tells whether it drafts token by token, or in parall
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
@@ -16,9 +14,10 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from specdec.drafters.autoregressive import ChainDraft, spliced
-from specdec.drafters.base import Drafter, DraftMethod, Finding, Loaded, Planned, Proposal, after_kind
+from specdec.drafters.base import Drafter, Finding, Planned, Proposal
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
 from specdec.drafters.forms import form_of
+from specdec.drafters.trained_head import TrainedHead
 from specdec.errors import IncompatiblePair, InvalidInput, identified
 from specdec.facts import DraftFacts
 from specdec.forward.hf import decoder_layers
@@ -33,7 +32,7 @@ EMBEDDED_HEAD = "embedded"
 
 
 @dataclass(frozen=True)
-class Eagle3(DraftMethod):
+class Eagle3(TrainedHead):
     """Draft with an EAGLE-3 head that was trained for this very target (Li et al. 2503.01840).
 
     ``head`` is a hub id or a folder, or "embedded" for the head that ships with the embedded target; once it is loaded,
@@ -46,6 +45,7 @@ class Eagle3(DraftMethod):
     label: ClassVar[str] = "EAGLE-3 head"
     about: ClassVar[str] = "a small head, trained for one target, guesses from its hidden states"
     form: ClassVar[str] = form_of(kind)
+    shipped: ClassVar[str | None] = EMBEDDED_HEAD
     example: ClassVar[str] = "eagle3:AngelSlim/Qwen3-1.7B_eagle3"
 
     head: str | Eagle3Head
@@ -54,26 +54,8 @@ class Eagle3(DraftMethod):
     layer_ids: tuple[int, ...] = field(default=(), repr=False)
     embedding: torch.Tensor | None = field(default=None, compare=False, repr=False)
 
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        name = after_kind(text, cls.kind)
-        if name is None:
-            return None
-        if not name:
-            raise InvalidInput(f"{text!r} names no head; write {cls.example}, for example.")
-        return cls(name)
-
     def describe(self) -> DraftFacts:
-        where = self.head if isinstance(self.head, str) else self.head.name
-        local = where != EMBEDDED_HEAD and Path(where).exists()
-        name = Path(where).name if local else where
-        facts: DraftFacts = {
-            "kind": self.kind,
-            "text": f"{self.kind}:{name}",
-            "python": f"specdec.Eagle3({json.dumps(name)})",
-            "depends_on_start": True,  # after its first guess it reads its own states instead of the target's
-            "name": name,
-        }
+        facts = self._named()
         for head in self.heads:
             facts["parameters"] = sum(weight.numel() for weight in head.parameters())
             facts["rows"] = head.lm_head.weight.shape[0]
@@ -81,7 +63,6 @@ class Eagle3(DraftMethod):
                 facts["one_pass"] = True
             if head.config.most_guesses is not None:
                 facts["most_guesses"] = head.config.most_guesses
-        facts["local"] = local
         if self.layer_ids:
             facts["layer_ids"] = list(self.layer_ids)
         return facts
@@ -111,13 +92,6 @@ class Eagle3(DraftMethod):
             "Head",
             f"It reads the target's hidden states {ids} (0 is the embedding, {depth} the output of the last layer).",
         )
-
-    def parts(self) -> tuple[str, ...]:
-        return (self.head,) if isinstance(self.head, str) else ()
-
-    def loaded(self, models: Sequence[Loaded]) -> Self:
-        ((head, _),) = models
-        return replace(self, head=head)
 
     def refuse(self, target_config: Any) -> None:
         if isinstance(self.head, Eagle3Head):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
@@ -13,9 +11,10 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from specdec.drafters.autoregressive import ChainDraft
-from specdec.drafters.base import Drafter, DraftMethod, Finding, Loaded, Planned, Proposal, after_kind
+from specdec.drafters.base import Drafter, Finding, Planned, Proposal
 from specdec.drafters.forms import form_of
 from specdec.drafters.gemma4_assistant_head import SLIDING, TARGETS, AssistantConfig, Gemma4AssistantHead, Seen
+from specdec.drafters.trained_head import TrainedHead
 from specdec.errors import IncompatiblePair, InvalidInput, identified
 from specdec.facts import DraftFacts
 from specdec.forward.hf import NORMED
@@ -27,7 +26,7 @@ from specdec.runtime.tokens import TokenBuffer
 
 
 @dataclass(frozen=True)
-class Gemma4Assistant(DraftMethod):
+class Gemma4Assistant(TrainedHead):
     """Draft with the assistant that was trained for this very Gemma 4 target.
 
     ``head`` is a hub id or a folder; once it is loaded, the assistant itself. A pair fills in the other fields. Raises
@@ -38,6 +37,7 @@ class Gemma4Assistant(DraftMethod):
     label: ClassVar[str] = "Gemma 4 assistant"
     about: ClassVar[str] = "a few layers without a cache, trained for one Gemma 4, attend to its keys and values"
     form: ClassVar[str] = form_of(kind)
+    noun: ClassVar[str] = "assistant"
     example: ClassVar[str] = "gemma4-assistant:google/gemma-4-E2B-it-assistant"
 
     head: str | Gemma4AssistantHead
@@ -45,31 +45,12 @@ class Gemma4Assistant(DraftMethod):
     sources: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     embedding: nn.Module | None = field(default=None, compare=False, repr=False)
 
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        name = after_kind(text, cls.kind)
-        if name is None:
-            return None
-        if not name:
-            raise InvalidInput(f"{text!r} names no assistant; write {cls.example}, for example.")
-        return cls(name)
-
     def describe(self) -> DraftFacts:
-        where = self.head if isinstance(self.head, str) else self.head.name
-        local = Path(where).exists()
-        name = Path(where).name if local else where
-        facts: DraftFacts = {
-            "kind": self.kind,
-            "text": f"{self.kind}:{name}",
-            "python": f"specdec.Gemma4Assistant({json.dumps(name)})",
-            "depends_on_start": True,  # after its first guess it reads its own states instead of the target's
-            "name": name,
-        }
+        facts = self._named()
         for head in self.heads:
             facts["layers"] = len(head.layers)
             facts["parameters"] = sum(weight.numel() for weight in head.parameters())
             facts["rows"] = head.config.layer.vocab_size
-        facts["local"] = local
         return facts
 
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
@@ -89,13 +70,6 @@ class Gemma4Assistant(DraftMethod):
             f"{number} ({'a window' if kind == SLIDING else 'the whole text'})" for kind, number in sources.items()
         )
         yield Finding("good", "Head", f"It attends to the keys and values of the target's layers {read}.")
-
-    def parts(self) -> tuple[str, ...]:
-        return (self.head,) if isinstance(self.head, str) else ()
-
-    def loaded(self, models: Sequence[Loaded]) -> Self:
-        ((head, _),) = models
-        return replace(self, head=head)
 
     def refuse(self, target_config: Any) -> None:
         if isinstance(self.head, Gemma4AssistantHead):
