@@ -122,6 +122,23 @@ def unhurried(monkeypatch) -> None:
     monkeypatch.setattr(Runner, "forward", slow)
 
 
+@pytest.fixture
+def passes_go_on(monkeypatch) -> Iterator[threading.Event]:
+    """While this event is clear, our lane waits before its next pass: a race cannot end while others look at it."""
+    from specdec.forward.runner import Runner
+
+    forward, go_on = Runner.forward, threading.Event()
+
+    def held(self, *args, **kwargs):
+        go_on.wait()
+        return forward(self, *args, **kwargs)
+
+    go_on.set()
+    monkeypatch.setattr(Runner, "forward", held)
+    yield go_on
+    go_on.set()
+
+
 @pytest.fixture(scope="module")
 def motion() -> str:
     """What the visitor of ``page`` has asked for. Races play in the tests that look at that; it takes much drawing."""

@@ -90,11 +90,12 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
 
 
 @pytest.mark.full
-def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, address, unhurried):
+def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, address, passes_go_on):
     """A waiting sweep is stopped and a race is started. The race starts at once, and the sweep never runs."""
     with visit(browser, address) as other:
         open_page(other, address)
         ask(other, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=2048)
+        passes_go_on.clear()
         other.click("#sd-run")
         other.wait_for_function("window.specdec.lanesStarted > 3")
         go_to(page, "Best gamma")
@@ -109,6 +110,7 @@ def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, addres
         page.wait_for_selector(".sd-status:has-text('1 ahead')")
         assert other.evaluate("window.specdec.running"), "it all happened while the other race ran"
         other.click("#sd-stop")
+        passes_go_on.set()
         page.wait_for_function("window.specdec.verdicts === 2")
     go_to(page, "Best gamma")
     assert text(page, "#sd-gamma-status") == "Cancelled. Nothing ran."

@@ -98,7 +98,7 @@ def test_a_double_click_on_run_runs(page):
 
 
 @pytest.mark.full
-def test_a_second_visitor_is_told_of_the_queue(browser, address, unhurried):
+def test_a_second_visitor_is_told_of_the_queue(browser, address, passes_go_on):
     """While one race runs another visitor's waits and says how many are ahead."""
     with visit(browser, address) as one, visit(browser, address) as other:
         for page in (one, other):
@@ -106,6 +106,7 @@ def test_a_second_visitor_is_told_of_the_queue(browser, address, unhurried):
         ask(one, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=2048)
         ask(other, tokens=8)
         lanes = one.evaluate("window.specdec.lanesStarted")
+        passes_go_on.clear()
         one.click("#sd-run")
         one.wait_for_function(f"window.specdec.lanesStarted > {lanes}")
         other.click("#sd-run")
@@ -118,6 +119,7 @@ def test_a_second_visitor_is_told_of_the_queue(browser, address, unhurried):
         other.wait_for_selector(".sd-status:has-text('1 ahead')")  # its own first race was given up
         assert one.evaluate("window.specdec.running")
         one.click("#sd-stop")
+        passes_go_on.set()
         other.wait_for_function("window.specdec.verdicts === 2")
         assert not other.locator(".sd-status").is_visible()
 

@@ -8,6 +8,7 @@ export class Status {
   #stopping = false;
   #running = false; // whether the error only holds while a race runs
   #timer = 0;
+  #queue = new MutationObserver(() => this.#sayAhead());
 
   constructor() {
     this.error = el("p", "sd-error");
@@ -17,9 +18,6 @@ export class Status {
     this.node = el("p", "sd-status");
     this.node.setAttribute("role", "status");
     this.node.hidden = true;
-    const queue = document.querySelector("#sd-waiting");
-    const heard = { childList: true, subtree: true, characterData: true };
-    if (queue) new MutationObserver(() => this.#sayAhead()).observe(queue, heard);
   }
 
   say(words) {
@@ -30,10 +28,14 @@ export class Status {
   // A race was asked for, or waits no longer.
   wait(waiting) {
     clearTimeout(this.#timer);
+    this.#queue.disconnect();
     this.#stopping = false;
     this.node.hidden = true;
     if (!waiting && this.#running) this.clear();
     if (!waiting) return;
+    // Found anew for each race: the page may have drawn this part again since the last one.
+    const told = document.querySelector("#sd-waiting");
+    if (told) this.#queue.observe(told, { childList: true, subtree: true, characterData: true });
     this.#sayAhead();
     this.#timer = setTimeout(() => (this.node.hidden = false), SLOW);
   }
