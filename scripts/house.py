@@ -26,6 +26,7 @@ ORDER = (
     "ui",
     "specdec",
     "report",
+    "servers",
     "measure",
     "lanes",
     "engine",

@@ -14,8 +14,8 @@ from typing import Any
 from huggingface_hub import SpaceHardware, metadata_load
 from yaml import YAMLError  # type: ignore[import-untyped]
 
-from specdec.cli.arguments import console_of
 from specdec.cli.check import SIGNS
+from specdec.cli.output import console_of
 from specdec.cli.parsers.shared import Parser
 from specdec.drafters.base import Finding
 

@@ -85,3 +85,7 @@ class LoadFailed(SpecdecError, RuntimeError):
 
 class LibraryChanged(SpecdecError):
     """An installed library lacks a private name that specdec uses, because its version is not one that was tested."""
+
+
+class ServerFailed(SpecdecError, RuntimeError):
+    """A server that somebody else runs cannot be reached, or did not answer as it should."""

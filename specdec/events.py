@@ -118,6 +118,7 @@ class Started:
 class DraftToken:
     """One guess and its outcome.
 
+    - ``token_id``: None where the lane does not tell it: a server tells only how many guesses were not kept.
     - ``status``: "accepted", "rejected" (the first that was not accepted) or "discarded" (after that
       one; it is not tested, or in block verification its test does not count).
     - ``draft_prob``: q at this token, 0 to 1; 1 in greedy decoding, where q is one-hot.
@@ -136,7 +137,7 @@ class DraftToken:
     run that comes from a link has no probabilities.
     """
 
-    token_id: int
+    token_id: int | None
     status: Status
     draft_prob: float | None
     target_prob: float | None

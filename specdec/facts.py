@@ -99,6 +99,30 @@ class EngineFacts(TypedDict):
     reason: _Text | None
 
 
+Exactness: TypeAlias = Literal["rounds", "counts", "speed"]
+
+
+@with_config(OPEN)
+class ServerFacts(TypedDict):
+    """Facts about a server that ran a lane. Its address is not among them.
+
+    - ``engine``, ``version``: such as "vLLM" and "0.32.0"; the version is None if it does not tell it.
+    - ``model``: the name that the server gives to its model.
+    - ``speculation``: whether it speculates; None if it does not tell.
+    - ``guesses``: how many guesses a step makes at most; None if it does not tell.
+    - ``exact``: what it told: "rounds" each round; "counts" the sums of all rounds; "speed" neither.
+    - ``ids``: whether it told token ids. Without them a token is a piece of its text.
+    """
+
+    engine: _Text
+    version: _Text | None
+    model: _Text
+    speculation: bool | None
+    guesses: Annotated[int, Field(ge=0, le=1000)] | None
+    exact: Exactness
+    ids: bool
+
+
 @with_config(OPEN)
 class PairFacts(TypedDict):
     """Facts about a pair.
@@ -108,6 +132,7 @@ class PairFacts(TypedDict):
     - ``device``: where the target is, such as "cuda:0"; ``compiled`` says whether it was compiled.
     - ``draft``: None without a draft.
     - ``engine``: missing where nothing has been decoded.
+    - ``server``: missing unless a server ran the lane.
     """
 
     name: _Text | None
@@ -117,6 +142,7 @@ class PairFacts(TypedDict):
     target: ModelFacts
     draft: DraftFacts | None
     engine: NotRequired[EngineFacts]
+    server: NotRequired[ServerFacts]
 
 
 @with_config(OPEN)

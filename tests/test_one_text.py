@@ -9,7 +9,7 @@ import torch
 from fakes import byte_tokenizer, table_model
 
 import specdec
-from specdec.cli.arguments import console_of
+from specdec.cli.output import console_of
 from specdec.cli.run import _shown
 from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS

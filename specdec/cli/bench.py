@@ -11,8 +11,9 @@ from pathlib import Path
 
 from accelerate import PartialState
 
-from specdec.cli.arguments import console_of, leave_a_core, pair_of
+from specdec.cli.arguments import leave_a_core, pair_of
 from specdec.cli.exports import export_trials, write_exports
+from specdec.cli.output import console_of
 from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.engine.policy import policy_of
 from specdec.engine.request import Request, make_request

@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from rich.console import Console
 
-from specdec.cli.arguments import console_of
+from specdec.cli.output import console_of
 from specdec.cli.terminal import refused
 from specdec.drafters.base import Finding
 from specdec.errors import IncompatiblePair, SpecdecError

@@ -10,10 +10,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from rich.text import Text
-
-from specdec.cli.arguments import Output, console_of, leave_a_core, load_arguments, pair_of, prompt_of
+from specdec.cli.arguments import leave_a_core, load_arguments, pair_of
 from specdec.cli.exports import export_race
+from specdec.cli.output import STYLES, Output, console_of, legend, prompt_of
 from specdec.cli.terminal import refused
 from specdec.engine.acceptance import acceptance_of
 from specdec.errors import InvalidInput, SpecdecError
@@ -32,15 +31,6 @@ from specdec.report.race_verdict import SPECULATIVE, race_verdict
 from specdec.report.recording import Recorder
 from specdec.report.verdict import Verdict, another_run
 from specdec.text import TextStream
-
-# The kinds of token, as on the page.
-STYLES = {
-    "accepted": "black on #d3e5fb",
-    "correction": "underline #b8740a",
-    "bonus": "bold",
-    "target": "",
-    "prompt": "dim",
-}
 
 
 def main(arguments: Namespace) -> None:
@@ -94,7 +84,7 @@ def main(arguments: Namespace) -> None:
                 lanes=arguments.lanes,
                 runs=runs,
                 verdict=verdict,
-                tokenizer=pair.tokenizer,
+                recorder=Recorder(pair.tokenizer),
             ),
         )
         if not arguments.json:
@@ -161,10 +151,3 @@ def _print(console: Output, verdict: Verdict, facts: PairFacts) -> None:
         console.print(sentence)
     if verdict.caption:
         console.print(f"{pair_line(facts)}. {verdict.caption}.", style="dim")
-
-
-def legend() -> Text:
-    words = {"accepted": "accepted: guess kept", "correction": "correction: the target's replacement"}
-    words |= {"bonus": "bonus: extra token after a perfect round"}
-    parts = [piece for kind, text in words.items() for piece in ((text, STYLES[kind]), "   ")]
-    return Text.assemble(*parts[:-1])

@@ -13,8 +13,9 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from specdec.cli.arguments import Output, console_of, leave_a_core, pair_of, prompt_of
+from specdec.cli.arguments import leave_a_core, pair_of
 from specdec.cli.exports import export_trials
+from specdec.cli.output import Output, console_of, prompt_of
 from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.errors import SpecdecError
 from specdec.events import SamplingParams

@@ -227,7 +227,7 @@ class Text:
             tested = [token for token in draft if token.status != "discarded"]
             for place, token in enumerate(tested, start=at):
                 confidences[place] = token.draft_confidence
-                if token.status == "rejected":
+                if token.status == "rejected" and token.token_id is not None:
                     self.wrong[place] = token.token_id
                 if (chance := _chance(token, event, params.greedy)) is not None:
                     self.stands[place] = chance

@@ -115,6 +115,7 @@ class Judgement:
     tokens_of_all tokens per target pass, with the rounds cut by EOS or length
     steps         seconds per token from plain ``generate`` to this lane, in steps that add up
     one_pass      whether a draft takes one pass, whatever its length; then ``c`` holds at this gamma only
+    on_servers    whether both lanes ran on servers: the plain one was no ``generate``, and our loop is not between them
     """
 
     kind: Kind
@@ -143,6 +144,7 @@ class Judgement:
     tokens_of_all: float | None = None
     steps: Steps = ()
     one_pass: bool = False
+    on_servers: bool = False
 
     @property
     def split(self) -> bool:

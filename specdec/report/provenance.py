@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from specdec.errors import quoted
 from specdec.events import Started
-from specdec.facts import DraftFacts, MachineFacts, ModelFacts, PairFacts
+from specdec.facts import DraftFacts, MachineFacts, ModelFacts, PairFacts, ServerFacts
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice
 from specdec.measure.results.format import About
@@ -92,7 +92,8 @@ def run_settings(started: Started) -> str:
     parts.append(f"min-p {params.min_p:g}" if params.min_p else "")
     parts.append(f"repetition penalty {params.repetition_penalty:g}" if params.repetition_penalty != 1 else "")
     parts.append(f"stop at {sentences.listed([quoted(text) for text in params.stop])}" if params.stop else "")
-    own = {"lossless": "", "block": "block verification", "top-k": f"top-{started.accept_top_k} acceptance (lossy)"}
+    own = {"lossless": "", "engine": "", "block": "block verification"}
+    own["top-k"] = f"top-{started.accept_top_k} acceptance (lossy)"
     claim = "claims to be lossless" if started.claims_lossless else "lossy"
     parts.append(own.get(started.acceptance, f"{started.acceptance} acceptance ({claim})"))
     return ", ".join(filter(None, parts))
@@ -134,7 +135,9 @@ def _gammas(plan: Plan) -> list[Any]:
 
 
 def pair_line(facts: PairFacts) -> str:
-    """A pair in one line: names, layers, machine."""
+    """A pair in one line: names, layers, machine; of a server its engine."""
+    if "server" in facts:
+        return server_line(facts["server"])
     target, draft, named = facts["target"], facts["draft"], facts["name"] is not None
     models = _model(target, named, "target") + (f" \u2190 {_drafting(draft, named)}" if draft else ", no draft")
     bits = f"{target['bits']} bits" if target["bits"] else ""
@@ -142,6 +145,15 @@ def pair_line(facts: PairFacts) -> str:
     name = f"{facts['name']}, " if named else ""
     parts = [name + models, device_name(facts), target["dtype"], bits, compiled, synthetic(facts)]
     return " \u00b7 ".join(filter(None, parts))
+
+
+def server_line(server: ServerFacts) -> str:
+    """A server in one line: its model, its engine, and its guesses."""
+    engine = " ".join(filter(None, [server["engine"], server["version"]]))
+    most = server["guesses"]
+    speculates = {False: "no speculation", None: "it does not tell whether it speculates"}
+    yes = f"up to {most} guesses a step" if most else "speculates"
+    return " \u00b7 ".join([server["model"], engine, speculates.get(server["speculation"], yes)])
 
 
 def prompts(chosen: Choice, count: int) -> str:
@@ -229,6 +241,8 @@ def engine(facts: PairFacts) -> str:
 def hardware(machine: MachineFacts) -> str:
     """The device of a measurement, and how many threads it used."""
     device = machine.get("device")
+    if device == "server":
+        return "not known: that of the servers"
     used = [machine.get("gpu"), machine.get("cpu"), device if device != "cpu" else None]
     threads = machine.get("threads")
     cores = f"{machine['cores']} cores, {threads} thread{'s' * (threads != 1)} used" if threads else ""

@@ -36,6 +36,7 @@ class FinishedRace:
     gamma, params, acceptance, lanes   what the race was asked for; ``params`` has the seed that was used, and ``lanes``
              are keys of ``LANES``
     runs     the events of each lane by its key, for each run, in the order in which they ran
+    recorder one that has written nothing yet
     """
 
     load: Mapping[str, Any]
@@ -48,7 +49,7 @@ class FinishedRace:
     lanes: Sequence[str]
     runs: Sequence[LaneEvents]
     verdict: Verdict
-    tokenizer: Any
+    recorder: Recorder
 
     @property
     def trials(self) -> list[Trial]:
@@ -76,14 +77,14 @@ class FinishedRace:
 
 def race_recording(race: FinishedRace) -> str:
     """The recording of all runs, which the page opens."""
-    keys, recorder = list(race_configs(race.lanes, race.gamma)), Recorder(race.tokenizer)
+    keys = list(race_configs(race.lanes, race.gamma))
     settings = link_settings(
         race.prompt, race.chat, race.gamma, race.params, race.acceptance, accept_top_k=None, lanes=race.lanes
     )
     events = [event for lanes in race.runs for lane in lanes.values() for event in lane]
     facts = race.about["pair"]
     begin = begin_line(0, "run", facts, settings, keys, len(race.runs), race.about["at"])
-    return "".join([begin, *event_lines(events, [], keys, recorder), verdict_line(race.verdict)])
+    return "".join([begin, *event_lines(events, [], keys, race.recorder), verdict_line(race.verdict)])
 
 
 def race_json(race: FinishedRace) -> str:

@@ -3,6 +3,7 @@ other draft lengths."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -38,6 +39,7 @@ SPECULATIVE = "speculative"  # the lane that is judged
 REPETITIVE = 0.5
 
 
+LETTERS = 20  # of each text that are shown from where they differ
 LEAST = 8  # tokens that a stopped race must have written; the times of fewer are noise
 
 
@@ -111,12 +113,13 @@ def race_verdict(
         return _verdict(Judgement(Kind.NO_TOKEN), notes, bool(stopped))
     start = started_of(runs[0][SPECULATIVE])
     found = judge(compared, start.gamma, one_pass=provenance.takes_one_pass(start.pair))
+    found = replace(found, on_servers="server" in start.pair)
     middle = median_run(compared)
     shown = next(at for at, side in sides.items() if side is middle)
     plain, speculative = (list(runs[shown][lane]) for lane in (BASELINE.key, SPECULATIVE))
     base, lane = sides[shown].plain, sides[shown].lane
     notes += [*sentences.notes(found), _text_note(plain, speculative, bool(stopped), text_of or str)]
-    notes += _repetition(speculative, lane) + _lengths(speculative)
+    notes += _repetition(speculative, lane) + _lengths(speculative) + _engines(plain, speculative)
     started = started_of(speculative)
     counted, drafting = list(sides), metrics.pool(side.lane for side in compared)
     verdict = replace(
@@ -124,7 +127,7 @@ def race_verdict(
         caption=provenance.run_settings(started),
         runs=found.runs or len(runs),
         shown=shown,
-        same=written_ids(plain) == written_ids(speculative),
+        same=_same(plain, speculative, text_of or str),
         figures=headline_figures(found, sides[shown], plain, speculative),
         rates=lane_rates(measured[shown]),
         lanes=lane_rows([runs[at] for at in counted], [measured[at] for at in counted], counted.index(shown)),
@@ -234,6 +237,8 @@ def _text_note(
         if not started.claims_lossless:
             return Note("texts", sentences.TEXTS_LOSSY)
         return Note("texts", sentences.TEXTS_SAMPLED if started.acceptance in LOSSLESS else sentences.TEXTS_CLAIMED)
+    if _in_letters(plain, speculative):
+        return _letters_note(*(_text(lane, text_of) for lane in (plain, speculative)))
     ours, theirs = written_ids(speculative), written_ids(plain)
     same = common_prefix(ours, theirs)
     if ours == theirs:
@@ -246,6 +251,40 @@ def _text_note(
     if (margin := _margin_at(speculative, same)) is not None:
         difference += sentences.MARGIN[started.params.repetition_penalty != 1].format(margin=margin)
     return Note("texts", f"{difference}.")
+
+
+def _engines(plain: Sequence[Event], speculative: Sequence[Event]) -> list[Note]:
+    """A note where two servers run different engines, or different versions of one."""
+    told = [started_of(lane).pair.get("server") for lane in (plain, speculative)]
+    names = [" ".join(filter(None, [each["engine"], each["version"]])) for each in told if each]
+    if len(set(names)) < 2:
+        return []
+    return [Note("engines", sentences.TWO_ENGINES.format(plain=names[0], speculative=names[1]))]
+
+
+def _in_letters(*lanes: Sequence[Event]) -> bool:
+    """Whether texts are compared by their letters, because a server told no token ids."""
+    told = [started_of(lane).pair.get("server") for lane in lanes]
+    return any(server is not None and not server["ids"] for server in told)
+
+
+def _text(lane: Sequence[Event], text_of: Callable[[int], str]) -> str:
+    return "".join(map(text_of, written_ids(lane)))
+
+
+def _same(plain: Sequence[Event], speculative: Sequence[Event], text_of: Callable[[int], str]) -> bool:
+    """Whether both lanes wrote the same."""
+    if _in_letters(plain, speculative):
+        return _text(plain, text_of) == _text(speculative, text_of)
+    return written_ids(plain) == written_ids(speculative)
+
+
+def _letters_note(plain: str, speculative: str) -> Note:
+    if plain == speculative:
+        return Note("texts", sentences.TEXTS_SAME_LETTERS)
+    at = len(os.path.commonprefix([plain, speculative]))
+    ends = [text[at : at + LETTERS] or sentences.END for text in (plain, speculative)]
+    return Note("texts", sentences.TEXTS_DIFFER_LETTERS.format(at=at + 1, plain=ends[0], speculative=ends[1]))
 
 
 def _repetition(speculative: Sequence[Event], lane: Metrics) -> list[Note]:

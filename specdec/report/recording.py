@@ -36,11 +36,12 @@ _NAMES = {Started: "started", Round: "round", Finished: "finished"}
 class Recorder:
     """Turns events into JSON lines.
 
-    Each run needs its own recorder, because it remembers the tokens it has described.
+    Each run needs its own recorder, because it remembers the tokens it has described. ``tokenizer`` may be the bytes of
+    tokens themselves (``TokenBytes``), where a server has the tokenizer.
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        self._bytes_of = TokenBytes(tokenizer)
+        self._bytes_of = tokenizer if isinstance(tokenizer, TokenBytes) else TokenBytes(tokenizer)
         self._described: set[int] = set()
 
     def line(self, event: Event) -> str:

@@ -18,35 +18,35 @@ from specdec.report.verdict import Note
 # The headline. ``subject`` is "speculative decoding", "\u03b3 5", ``FASTEST`` or another lane, as within a sentence;
 # ``Subject`` is the same with a capital, as at its beginning.
 HEADLINES = {
-    Kind.FASTER: "{Subject} is {times} times as fast as plain generate{runs}: {engine}x from our loop, "
+    Kind.FASTER: "{Subject} is {times} times as fast as {plain}{runs}: {engine}x from our loop, "
     "times {speculation}x from speculation.",
-    Kind.FASTER_UNSPLIT: "{Subject} is {times} times as fast as plain generate{runs}.",
-    Kind.FASTER_PERHAPS: "{Subject} is {times} times as fast as plain generate{runs}. {engine}x is our loop alone; "
+    Kind.FASTER_UNSPLIT: "{Subject} is {times} times as fast as {plain}{runs}.",
+    Kind.FASTER_PERHAPS: "{Subject} is {times} times as fast as {plain}{runs}. {engine}x is our loop alone; "
     "the {speculation}x of speculation is within the noise.",
-    Kind.FASTER_BY_ENGINE: "{Subject} is {times} times as fast as plain generate{runs}. Without speculation "
+    Kind.FASTER_BY_ENGINE: "{Subject} is {times} times as fast as {plain}{runs}. Without speculation "
     "it would be faster still: {engine}x; speculation itself loses time ({speculation}x).",
-    Kind.UNCLEAR: "No clear difference: {subject} runs at {times}x the speed of plain generate{runs}.",
-    Kind.UNCLEAR_UNSPLIT: "No clear difference: {subject} runs at {times}x the speed of plain generate{runs}.",
-    Kind.UNCLEAR_GAINS: "No clear difference: {subject} runs at {times}x the speed of plain generate{runs}. "
+    Kind.UNCLEAR: "No clear difference: {subject} runs at {times}x the speed of {plain}{runs}.",
+    Kind.UNCLEAR_UNSPLIT: "No clear difference: {subject} runs at {times}x the speed of {plain}{runs}.",
+    Kind.UNCLEAR_GAINS: "No clear difference: {subject} runs at {times}x the speed of {plain}{runs}. "
     "Speculation itself pays ({speculation}x); our loop alone gives {engine}x.",
-    Kind.UNCLEAR_LOSES: "No clear difference: {subject} runs at {times}x the speed of plain generate{runs}. "
+    Kind.UNCLEAR_LOSES: "No clear difference: {subject} runs at {times}x the speed of {plain}{runs}. "
     "Speculation itself loses time ({speculation}x); our loop alone gives {engine}x.",
-    Kind.SLOWER: "Slower: {subject} runs at {times}x the speed of plain generate{runs}.",
-    Kind.SLOWER_UNSPLIT: "Slower: {subject} runs at {times}x the speed of plain generate{runs}.",
-    Kind.SLOWER_PERHAPS: "Slower: {subject} runs at {times}x the speed of plain generate{runs}. Our loop alone "
+    Kind.SLOWER: "Slower: {subject} runs at {times}x the speed of {plain}{runs}.",
+    Kind.SLOWER_UNSPLIT: "Slower: {subject} runs at {times}x the speed of {plain}{runs}.",
+    Kind.SLOWER_PERHAPS: "Slower: {subject} runs at {times}x the speed of {plain}{runs}. Our loop alone "
     "gives {engine}x; it is not clear whether speculation itself pays ({speculation}x).",
-    Kind.SLOWER_BY_ENGINE: "Slower: {subject} runs at {times}x the speed of plain generate{runs}. The loss comes "
+    Kind.SLOWER_BY_ENGINE: "Slower: {subject} runs at {times}x the speed of {plain}{runs}. The loss comes "
     "from our loop ({engine}x); speculation itself pays ({speculation}x).",
-    Kind.BUSY: "The machine was busy, so this is no clear figure: {subject} ran at about {times}x the speed of plain "
-    "generate{runs}.",
-    Kind.NOISY: "No clear figure: {subject} ran at about {times}x the speed of plain generate{runs}.",
-    Kind.NO_GUESSES: "\u03b3 0 makes no guesses: this is our loop against plain generate, {times}x{runs}.",
-    Kind.NOTHING_GUESSED: "The draft made no guesses: this is our loop against plain generate, {times}x{runs}.",
+    Kind.BUSY: "The machine was busy, so this is no clear figure: {subject} ran at about {times}x the speed of "
+    "{plain}{runs}.",
+    Kind.NOISY: "No clear figure: {subject} ran at about {times}x the speed of {plain}{runs}.",
+    Kind.NO_GUESSES: "\u03b3 0 makes no guesses: this is {loop} against {plain}, {times}x{runs}.",
+    Kind.NOTHING_GUESSED: "The draft made no guesses: this is {loop} against {plain}, {times}x{runs}.",
     Kind.TOO_FEW_TOKENS: "Too few tokens to compare.",
     Kind.NO_TOKEN: "No token was written.",
     Kind.INCOMPLETE: "{stopped} at {written} of {asked} tokens in the {lane} lane.",
     Kind.TOO_EARLY: "Too early to tell: {calls} of {planned} calls are done ({share}).",
-    Kind.NOT_MEASURED: "Nothing to compare yet: no draft length has been measured together with plain generate.",
+    Kind.NOT_MEASURED: "Nothing to compare yet: no draft length has been measured together with {plain}.",
 }
 
 # The line below the headline. A kind without a row has none.
@@ -162,6 +162,21 @@ TEXTS_SAME = "Identical text: {same} of {tokens} tokens."
 TEXTS_SAME_SO_FAR = "Identical text so far: {same} of {tokens} tokens."
 TEXTS_DIFFER = "First difference at token {at}: plain {plain}, speculative {speculative}"
 TOKEN, END = "\u201c{}\u201d", "the end"
+# How exact the lane of a server is, and where its seconds come from.
+EXACTNESS = {
+    "rounds": "It told each round.",
+    "counts": "It told how many guesses it made and kept, not in which round.",
+    "speed": "It told nothing of its rounds: text and speed only.",
+}
+TWO_ENGINES = (
+    "The servers run different engines ({plain} and {speculative}), so not all of the difference is speculation's."
+)
+AT_THE_CLIENT = "Seconds are measured at the client, from the first token to the last."
+# Of servers that tell no token ids.
+TEXTS_SAME_LETTERS = "Identical text."
+TEXTS_DIFFER_LETTERS = (
+    "First difference at character {at}: plain \u201c{plain}\u201d, speculative \u201c{speculative}\u201d."
+)
 # By whether the texts had a repetition penalty.
 MARGIN = {False: "; logit margin {margin:.3g}", True: "; logit margin {margin:.3g} (before the repetition penalty)"}
 
@@ -205,9 +220,9 @@ RATES = (
 NO_LIMIT = "No limit is computed. {reason}"
 
 # The explanation of a race and of a sweep.
-WHY_TITLE = "Why {times}x: a round yields {tokens} tokens in the time plain generate writes {round_cost}"
+WHY_TITLE = "Why {times}x: a round yields {tokens} tokens in the time {plain} writes {round_cost}"
 WHY_UNSPLIT = (
-    "Per round, drafting takes as long as {drafting} tokens of plain generate, checking and the rest as long as "
+    "Per round, drafting takes as long as {drafting} tokens of {plain}, checking and the rest as long as "
     "{rest}. To learn both shares, run our loop without a draft (\u03b3 0) too."
 )
 WHY_TERMS = (
@@ -226,7 +241,7 @@ WHY_REFUTED = {
 NONE_IS_ENOUGH = "more than 100\u00a0%"
 WHY_GAIN = "Speculation runs at {speculation}x the speed of our loop without a draft"
 WHY_THEORY = "theory predicts {predicted}x from these figures"
-WHY_ENGINE = "Our loop alone runs at {engine}x the speed of plain generate; this part does not come from speculation."
+WHY_ENGINE = "Our loop alone runs at {engine}x the speed of {plain}; this part does not come from speculation."
 WHY_OFF = {
     "short": "many drafts were shorter than \u03b3",
     "uneven": "the theory assumes that guesses are kept independently of each other, and the measured tokens per pass "
@@ -250,7 +265,8 @@ def notes(found: Judgement) -> list[Note]:
     said = [Note(doubt, fill(DOUBTS[doubt], found)) for doubt in found.doubts]
     if found.reason and found.kind not in (Kind.SLOWER, Kind.SLOWER_UNSPLIT):
         said.append(Note("reason", reason(found)))
-    return said + ([Note("shares", fill(SHARES[found.kind], found))] if found.kind in SHARES else [])
+    split = found.kind in SHARES and not found.on_servers  # both servers are engines of their own
+    return said + ([Note("shares", fill(SHARES[found.kind], found))] if split else [])
 
 
 def reason(found: Judgement) -> str:
@@ -299,6 +315,7 @@ def kept_and_needed(found: Judgement) -> tuple[str, str]:
 def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str, str]:
     """All figures of a judgement in the format of the sentences."""
     low, high = _ends(found)
+    plain = "the plain server" if found.on_servers else "plain generate"
     alpha, needed = kept_and_needed(found)
     drafting = None if found.c is None or found.guesses is None else found.c * found.guesses
     rest = None if found.cost is None or drafting is None else found.cost - drafting
@@ -312,8 +329,9 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "round_cost": number(found.round_cost), "drafting": number(drafting), "rest": number(rest),
         "overhead": percent(found.overhead), "gamma": str(found.gamma),
         "most": str(found.gamma + 1) if isinstance(found.gamma, int) else "\u2013",
-        "units": "target passes" if found.split else "tokens of plain generate",
-        "rival": "our loop without a draft" if found.split else "plain generate",
+        "units": "target passes" if found.split else f"tokens of {plain}",
+        "rival": "our loop without a draft" if found.split else plain,
+        "plain": plain, "loop": "the other server" if found.on_servers else "our loop",
         "busy": str(found.busy), "share": percent(found.cpu_share), "all_tokens": number(found.tokens_of_all, 2),
         "stalled": str(found.stalled), "count": runs(found.runs), "runs": _runs(found),
     }  # fmt: skip

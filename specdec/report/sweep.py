@@ -7,7 +7,7 @@ the command line take both from here. Only the command line computes the machine
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from types import MappingProxyType
 
@@ -110,10 +110,14 @@ def overall(
     plan: Plan,
     of_limit: Mapping[LaneConfig, float] = MappingProxyType({}),
     one_pass: bool = False,
+    on_servers: bool = False,
 ) -> Overall:
-    """Judge the trials of a plan that exist so far. ``of_limit`` and ``one_pass``: as in ``judge_lengths``."""
+    """Judge the trials of a plan that exist so far. ``of_limit`` and ``one_pass``: as in ``judge_lengths``.
+
+    ``on_servers``: all calls ran on servers.
+    """
     summaries, share = summarise(trials), share_of(trials, plan)
-    found = judge_lengths(summaries, share, of_limit, one_pass)
+    found = replace(judge_lengths(summaries, share, of_limit, one_pass), on_servers=on_servers)
     measured = sentences.MEASURED_PARTLY if share.calls < share.planned else sentences.MEASURED
     counted = {"calls": str(share.calls), "planned": str(share.planned), "share": _percent(share)}
     if found.kind is Kind.TOO_EARLY:

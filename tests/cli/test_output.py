@@ -19,7 +19,7 @@ from programs import specdec_command
 
 import specdec
 from specdec.cli import bench, run, sweep
-from specdec.cli.arguments import console_of
+from specdec.cli.output import console_of
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure import roofline
 from specdec.measure.results.file import ResultsText

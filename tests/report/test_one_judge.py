@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from comparison import FULL
 from judged import drafting, loop, plain, plan, texts, trial
 
-from specdec.cli.arguments import console_of
+from specdec.cli.output import console_of
 from specdec.cli.run import _print
 from specdec.cli.terminal import readable
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig

@@ -6,6 +6,7 @@ from specdec.cli.parsers.bench import bench_arguments
 from specdec.cli.parsers.check import check_arguments
 from specdec.cli.parsers.page import page_arguments
 from specdec.cli.parsers.run import run_arguments
+from specdec.cli.parsers.servers import servers_arguments
 from specdec.cli.parsers.shared import Parser
 from specdec.cli.parsers.sweep import sweep_arguments
 from specdec.cli.parsers.view import view_arguments
@@ -17,6 +18,7 @@ COMMANDS = {
     "sweep": ("measure every draft length", sweep_arguments),
     "bench": ("measure lanes over a prompt set", bench_arguments),
     "check": ("check whether a target and a draft work together", check_arguments),
+    "servers": ("race servers that run already, by their addresses", servers_arguments),
     "page": ("serve the page, or write recorded races as a page without a server", page_arguments),
     "view": ("open recorded races in the browser, without a server", view_arguments),
 }

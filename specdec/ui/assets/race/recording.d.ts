@@ -45,7 +45,7 @@ export interface DraftFacts {
   "in_16_bits"?: boolean;
 }
 export interface DraftToken {
-  "token_id": number;
+  "token_id": number | null;
   "status": "accepted" | "rejected" | "discarded";
   "draft_prob": number | null;
   "target_prob": number | null;
@@ -167,6 +167,7 @@ export interface PairFacts {
   "target": ModelFacts;
   "draft": DraftFacts | null;
   "engine"?: EngineFacts;
+  "server"?: ServerFacts;
 }
 export interface Part {
   "event": "part";
@@ -209,6 +210,15 @@ export interface SamplingParams {
   "seed"?: number | null;
   "stop"?: Array<string>;
   "ignore_eos"?: boolean;
+}
+export interface ServerFacts {
+  "engine": string;
+  "version": string | null;
+  "model": string;
+  "speculation": boolean | null;
+  "guesses": number | null;
+  "exact": "rounds" | "counts" | "speed";
+  "ids": boolean;
 }
 export interface StartedLine {
   "lane": string;

@@ -1,0 +1,229 @@
+"""Race servers that run already: ``specdec servers plain=URL spec=URL "Once upon a time"``."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from argparse import Namespace
+from codecs import getincrementaldecoder
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+from specdec.cli.exports import export_race, export_trials
+from specdec.cli.output import STYLES, Output, console_of, legend, prompt_of
+from specdec.cli.parsers.servers import KEYS, RUNS
+from specdec.cli.terminal import OPTIONS, refused
+from specdec.errors import InvalidInput, SpecdecError
+from specdec.events import Event, Round, SamplingParams
+from specdec.lanes.table import LaneConfig, require_runs
+from specdec.measure.plan import Plan, Trial
+from specdec.measure.prompts import Choice, read_prompts
+from specdec.measure.result import LaneEvents, started_of
+from specdec.measure.results.format import About
+from specdec.measure.summary import summarise
+from specdec.report import provenance, sentences
+from specdec.report.benchmark import terminal_table
+from specdec.report.definitions import label_of
+from specdec.report.race_export import FinishedRace
+from specdec.report.race_verdict import SPECULATIVE, race_verdict
+from specdec.report.recording import Recorder
+from specdec.report.sweep import marked, overall, sweep_rows, sweep_table
+from specdec.report.verdict import Verdict, another_run
+from specdec.servers.answer import Asked
+from specdec.servers.lane import MACHINE, Server, connect
+from specdec.servers.race import against, configs_of, lanes_of, race_on_servers, server_trials
+from specdec.servers.tokens import ServerTokens
+from specdec.text import whole_text
+
+_SERVER = re.compile(r"([\w.-]{1,40})=(https?://.+)")
+
+
+def main(arguments: Namespace) -> None:
+    console = console_of(piped=120, highlight=False, soft_wrap=True)
+    try:
+        named, rest = split(arguments.words)
+        params = params_of(arguments)
+        if arguments.runs is not None:
+            require_runs(arguments.runs)
+        with connected(named, arguments.model) as servers:
+            if arguments.prompts:
+                if rest:
+                    raise InvalidInput("Give a prompt or --prompts FILE, not both.")
+                written = _measure(console, arguments, servers, params)
+            else:
+                if len(rest) != 1:
+                    raise InvalidInput('Give the prompt as one argument after the servers: plain=URL spec=URL "text".')
+                written = _race(console, arguments, servers, params, prompt_of(rest[0]))
+    except SpecdecError as error:
+        raise refused(error, OPTIONS) from error
+    if not written:
+        raise SystemExit(1)
+
+
+def split(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The servers' addresses by name, and the words that are none. Raises ``InvalidInput`` for a name given twice."""
+    found: dict[str, str] = {}
+    rest = []
+    for word in words:
+        if match := _SERVER.fullmatch(word):
+            if match[1] in found:
+                raise InvalidInput(f"Two servers are called {match[1]}; give each its own name.")
+            found[match[1]] = match[2]
+        else:
+            rest.append(word)
+    if len(found) < 2:
+        raise InvalidInput("Name two or more servers: plain=http://127.0.0.1:8000 spec=http://127.0.0.1:8001.")
+    return found, rest
+
+
+def params_of(arguments: Namespace) -> SamplingParams:
+    return SamplingParams(
+        max_new_tokens=arguments.tokens,
+        temperature=arguments.temperature,
+        top_k=arguments.top_k,
+        top_p=arguments.top_p,
+        min_p=arguments.min_p,
+        seed=arguments.seed,
+        stop=tuple(arguments.stop),
+        ignore_eos=arguments.ignore_eos,
+    )
+
+
+@contextmanager
+def connected(named: Mapping[str, str], model: str | None) -> Iterator[list[Server]]:
+    """The servers at these addresses, in order. A server's key comes from the environment, and is shown nowhere."""
+    with ExitStack() as open_clients:
+        servers = []
+        for name, url in named.items():
+            key = os.environ.get(KEYS + re.sub(r"\W", "_", name).upper())
+            server = connect(name, url, key, model)
+            open_clients.enter_context(server.client)
+            servers.append(server)
+        yield servers
+
+
+def asked_of(arguments: Namespace, params: SamplingParams, prompt: str) -> Asked:
+    message = ({"role": "user", "content": prompt},) if arguments.chat else prompt
+    return Asked(message, params, arguments.seconds)
+
+
+def _race(
+    console: Output, arguments: Namespace, servers: Sequence[Server], params: SamplingParams, prompt: str
+) -> bool:
+    """Race on one prompt, print it, and write the files. False if a file could not be written."""
+    asked, tokens, began = asked_of(arguments, params, prompt), ServerTokens(), time.perf_counter()
+    names = list(lanes_of(servers))
+    plain, others = names[0], names[1:]
+    runs: list[dict[str, list[Event]]] = []
+    verdicts: dict[str, Verdict] = {}
+    text_of = Recorder(tokens).text_of
+    while not runs or _another(arguments.runs, len(runs), verdicts.values(), time.perf_counter() - began):
+        console.print(f"Run {len(runs) + 1} ..." if runs else "Warming up, then run 1 ...", style="dim")
+        runs.append(dict(race_on_servers(servers, asked, tokens, len(runs))))
+        for name in others:
+            verdicts[name] = race_verdict([against(plain, name, run) for run in runs], text_of=text_of)
+    written = True
+    for name in others:
+        lanes = [against(plain, name, run) for run in runs]
+        console.print("")
+        _print_text(console, prompt, lanes[verdicts[name].shown or 0][SPECULATIVE], tokens)
+        _print_verdict(console, name, verdicts[name], lanes)
+        finished = _finished(arguments, params, prompt, lanes, verdicts[name], tokens)
+        files = [path if len(others) == 1 else path.with_stem(f"{path.stem}-{name}") for path in arguments.export]
+        written &= export_race(files, finished)
+    return written
+
+
+def _another(asked: int | None, made: int, verdicts: object, seconds: float) -> bool:
+    if asked is not None:
+        return made < asked
+    return any(another_run(verdict, seconds) for verdict in verdicts)  # type: ignore[attr-defined]
+
+
+def _print_text(console: Output, prompt: str, events: Sequence[Event], tokens: ServerTokens) -> None:
+    """The text of a lane, coloured by its rounds."""
+    console.write(prompt, STYLES["prompt"])
+    decoder = getincrementaldecoder("utf-8")(errors="replace")
+    for event in events:
+        if isinstance(event, Round):
+            for token_id, kind in zip(event.committed_ids, event.committed_kinds, strict=True):
+                console.write(decoder.decode(tokens(token_id)), STYLES.get(kind, ""))
+    console.write("\n\n")
+
+
+def _print_verdict(console: Output, name: str, verdict: Verdict, runs: Sequence[LaneEvents]) -> None:
+    started = {key: started_of(events) for key, events in runs[verdict.shown or 0].items()}
+    if started[SPECULATIVE].pair["server"]["exact"] == "rounds":
+        console.print(legend())
+    console.print(f"{name}: {verdict.sentence}", style="bold")
+    for key, rate in (verdict.rates or {}).items():
+        console.print(f"{rate}  {'plain server' if key != SPECULATIVE else name}")
+    for figure in verdict.figures or ():
+        console.print(f"{figure['value']}  {label_of(figure)}")
+    for sentence in verdict.below:
+        console.print(sentence)
+    for key, start in started.items():
+        told = start.pair["server"]
+        exact = sentences.EXACTNESS[told["exact"]]
+        side = name if key == SPECULATIVE else "plain"
+        console.print(f"{side}: {provenance.server_line(told)}. {exact}", style="dim")
+    if verdict.caption:
+        console.print(f"{verdict.caption}. {sentences.AT_THE_CLIENT}", style="dim")
+
+
+def _finished(
+    arguments: Namespace,
+    params: SamplingParams,
+    prompt: str,
+    lanes: Sequence[LaneEvents],
+    verdict: Verdict,
+    tokens: ServerTokens,
+) -> FinishedRace:
+    started = started_of(lanes[0][SPECULATIVE])
+    return FinishedRace(
+        load={}, about=_about(lanes[0][SPECULATIVE]), prompt=prompt, chat=arguments.chat, gamma=started.gamma,
+        params=params, acceptance=started.acceptance, lanes=list(lanes[0]), runs=lanes, verdict=verdict,
+        recorder=Recorder(tokens),
+    )  # fmt: skip
+
+
+def _about(events: Sequence[Event]) -> About:
+    return {"at": time.time(), "pair": started_of(events).pair, "machine": MACHINE, "versions": {}}
+
+
+def _measure(console: Output, arguments: Namespace, servers: Sequence[Server], params: SamplingParams) -> bool:
+    """Measure over prompts, print the table of the servers by their K, and write the files."""
+    choice = Choice(whole_text(arguments.prompts.name), None, arguments.chat)
+    items = tuple(choice.of(read_prompts(arguments.prompts)))
+    lanes_of(servers)
+    first = asked_of(arguments, params, items[0].prompt)
+    answers = {server.name: server.ask(first) for server in servers}  # warms them up, and tells K
+    guesses = {name: int(name) for name in answers if name.isdecimal()}
+    guesses |= {name: answer.most_guesses for name, answer in answers.items() if answer.most_guesses}
+    configs = configs_of(servers, guesses)
+    plan = Plan(items, tuple(configs.values()), params, arguments.runs or RUNS, choice)
+    found: list[Trial] = []
+    for trial in server_trials(servers, plan, configs, arguments.seconds):
+        found.append(trial)
+        console.print(f"{len(found)} of {len(plan)} calls", style="dim")
+    _print_table(console, servers, configs, found, plan)
+    last = servers[-1]
+    about: About = {"at": time.time(), "pair": last.facts(answers[last.name]), "machine": MACHINE, "versions": {}}
+    return export_trials(arguments.export, about, plan, found, None)
+
+
+def _print_table(
+    console: Output,
+    servers: Sequence[Server],
+    configs: Mapping[str, LaneConfig],
+    found: Sequence[Trial],
+    plan: Plan,
+) -> None:
+    rows = sweep_rows(summarise(found))
+    console.print(terminal_table(sweep_table(rows, marked(rows, found, plan))))
+    for server in servers:
+        engine = " ".join(filter(None, [server.engine.name, server.version]))
+        console.print(f"{server.name}: {configs[server.name].label}, {engine}, model {server.model}", style="dim")
+    result = overall(found, plan, {}, on_servers=True)
+    console.print(" ".join(filter(None, [result.headline, *(note.text for note in result.notes)])))

@@ -1,0 +1,114 @@
+"""What is asked of a server, and what it answered, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specdec.errors import ServerFailed
+from specdec.events import FinishReason, SamplingParams
+from specdec.facts import Exactness
+
+Chat = tuple[dict[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One call: a prompt as text or as chat messages, the settings, and the deadline in seconds."""
+
+    prompt: str | Chat
+    params: SamplingParams
+    seconds: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one event of the stream added. ``seconds`` since the request was sent; ``ids`` is None if it told none."""
+
+    seconds: float
+    text: str
+    ids: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the engine that checked guesses: how many it made and how many of them it kept."""
+
+    drafted: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What an engine counted: the steps that checked guesses, and the guesses it made and kept in them."""
+
+    steps: int
+    drafted: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One whole answer.
+
+    - ``prompt_ids``: None if the server did not tell them.
+    - ``steps``: the engine's steps with guesses, in order; None if it did not tell them.
+    - ``counts``: their sums; None if it did not tell them.
+    - ``tokens``: how many tokens it says it wrote; None if it did not say.
+    - ``most_guesses``: how many guesses a step makes at most (K); None if it did not tell.
+    - ``seconds``: until the end of the stream.
+    """
+
+    prompt_ids: tuple[int, ...] | None
+    pieces: tuple[Piece, ...]
+    finish_reason: FinishReason
+    seconds: float
+    tokens: int | None = None
+    steps: tuple[Step, ...] | None = None
+    counts: Counts | None = None
+    most_guesses: int | None = None
+
+    @property
+    def ids(self) -> tuple[int, ...] | None:
+        """The ids of all new tokens; None if one event told none."""
+        found = [piece.ids for piece in self.pieces]
+        return tuple(i for ids in found for i in ids or ()) if all(ids is not None for ids in found) else None
+
+    @property
+    def exact(self) -> Exactness:
+        """How much the server told of its rounds."""
+        return "rounds" if self.steps is not None else "counts" if self.counts is not None else "speed"
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+
+MOST_IDS = 1_000_000
+
+
+def whole(value: Any, what: str, name: str, most: int = MOST_IDS) -> int:
+    """``value`` as a count. Raises ``ServerFailed`` unless it is a whole number from 0 to ``most``."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise ServerFailed(f"The server {name} sent a value for {what} that is no count from 0 to {most:,}.")
+    return value
+
+
+def wholes(values: Any, what: str, name: str, most: int = MOST_IDS) -> tuple[int, ...]:
+    """A list of counts. Raises ``ServerFailed`` for anything else."""
+    if not isinstance(values, list) or len(values) > MOST_IDS:
+        raise ServerFailed(f"The server {name} sent a value for {what} that is no list.")
+    return tuple(whole(value, what, name, most) for value in values)
+
+
+def steps_of(accepted: Any, drafted: Any, name: str) -> tuple[Step, ...]:
+    """The steps from two lists of one length. Raises ``ServerFailed`` where they contradict each other."""
+    kept, made = wholes(accepted, "accepted guesses", name, 1000), wholes(drafted, "drafted guesses", name, 1000)
+    if len(kept) != len(made) or any(k > m for k, m in zip(kept, made, strict=False)):
+        raise ServerFailed(f"The server {name} sent counts of guesses that contradict each other.")
+    return tuple(Step(m, k) for k, m in zip(kept, made, strict=True))
+
+
+def sums_of(steps: Sequence[Step]) -> Counts:
+    return Counts(len(steps), sum(step.drafted for step in steps), sum(step.accepted for step in steps))

@@ -1,0 +1,202 @@
+"""One HTTP client for servers that somebody else runs: every answer is bounded in size and in time.
+
+A server may be broken or hostile. Nothing it sends can hold the program longer than the deadline, fill the memory, or
+lead to another address: redirects are not followed, and the environment's proxies are not used.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx2 as httpx
+
+from specdec.errors import InvalidInput, ServerFailed, quoted
+
+LONGEST_LINE = 1_000_000  # bytes of one event of a stream
+MOST_STREAMED = 64_000_000  # bytes of one stream
+MOST_ANSWERED = 4_000_000  # bytes of any other answer
+QUOTED = 300  # characters of a server's own error message that are shown
+PATIENCE = 30.0  # seconds for an answer that is no stream
+CONNECT = 10.0  # seconds until a connection stands
+
+
+class Streamed(NamedTuple):
+    """One event of a stream. ``seconds``: since the request was sent."""
+
+    seconds: float
+    record: dict[str, Any]
+
+
+def base_of(url: str) -> str:
+    """The address of a server without the path of its API: ``http://127.0.0.1:8000``. Raises ``InvalidInput``."""
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInput(f"{quoted(url)} is no address of a server; give one such as http://127.0.0.1:8000.")
+    if parts.username is not None or parts.password is not None:
+        raise InvalidInput("An address with a user name or a password is refused; put the key into the environment.")
+    if parts.query or parts.fragment:
+        raise InvalidInput(f"{quoted(url)} has a part after ? or #; give the address alone.")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    path = parts.path.rstrip("/").removesuffix("/v1")
+    return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{path}"
+
+
+class Client:
+    """Requests to one server. Close it at the end, or use it in a ``with`` statement.
+
+    - ``name``: what messages call the server; its address stands in none of them.
+    - ``url``: its address; a path of its API, such as ``/v1``, is cut off.
+    - ``key``: sent as a bearer token, if given.
+
+    Requests raise ``ServerFailed`` with a sentence where the server does not answer as it should.
+    """
+
+    def __init__(self, name: str, url: str, key: str | None = None) -> None:
+        self.name = name
+        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._http = httpx.Client(
+            base_url=base_of(url), headers=headers, follow_redirects=False, trust_env=False,
+            timeout=httpx.Timeout(PATIENCE, connect=CONNECT),
+        )  # fmt: skip
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def text(self, path: str, seconds: float = PATIENCE) -> str | None:
+        """The text at ``path``; None where the server has no such page."""
+        with self._request("GET", path, None, seconds) as response:
+            if response.status_code != 200:
+                return None
+            return self._whole(response, seconds).decode(errors="replace")
+
+    def json(self, path: str, body: dict[str, Any] | None = None, seconds: float = PATIENCE) -> Any:
+        """The JSON at ``path``, or None where the server has no such page or no JSON there; with ``body`` by POST."""
+        with self._request("GET" if body is None else "POST", path, body, seconds) as response:
+            if response.status_code != 200:
+                return None
+            text = self._whole(response, seconds)
+        try:
+            return _parsed(text)
+        except ValueError:
+            return None
+
+    def stream(self, path: str, body: dict[str, Any], seconds: float) -> Iterator[Streamed]:
+        """The events of a stream (server-sent events), each as its JSON object, until ``[DONE]`` or the end.
+
+        ``seconds`` is the deadline of the whole stream.
+        """
+        began = time.perf_counter()
+        with self._request("POST", path, body, seconds) as response:
+            if response.status_code != 200:
+                raise self._failed(self._refusal(response))
+            kind = response.headers.get("content-type", "")
+            if not kind.startswith(("text/event-stream", "application/x-ndjson")):
+                raise self._failed(f"sent {quoted(kind or 'no content type')} where a stream of events was asked for.")
+            for line in self._lines(response, began + seconds):
+                at = time.perf_counter() - began
+                if not line.startswith(b"data:"):
+                    continue  # a comment, a name of an event, or an empty line
+                data = line.removeprefix(b"data:").strip()
+                if data == b"[DONE]":
+                    return
+                try:
+                    record = _parsed(data)
+                except ValueError:
+                    raise self._failed("sent an event that is no JSON.") from None
+                if not isinstance(record, dict):
+                    raise self._failed("sent an event that is no JSON object.")
+                if (error := record.get("error")) is not None:
+                    raise self._failed(f"ended the stream with an error: {_message(error)}")
+                yield Streamed(at, record)
+
+    def _lines(self, response: httpx.Response, deadline: float) -> Iterator[bytes]:
+        """The lines of a stream. Raises ``ServerFailed`` at the deadline, and where a bound is passed."""
+        waiting, total = bytearray(), 0
+        for piece in response.iter_raw():
+            total += len(piece)
+            if time.perf_counter() > deadline:
+                raise self._failed("did not end its stream before the deadline.")
+            if total > MOST_STREAMED:
+                raise self._failed(f"sent more than {MOST_STREAMED // 10**6} MB in one stream.")
+            waiting += piece
+            *lines, rest = waiting.split(b"\n")
+            if max(map(len, [*lines, rest])) > LONGEST_LINE:
+                raise self._failed(f"sent an event of more than {LONGEST_LINE // 10**6} MB.")
+            yield from (bytes(line).rstrip(b"\r") for line in lines)
+            waiting = bytearray(rest)
+        if waiting:
+            yield bytes(waiting)
+
+    @contextmanager
+    def _request(self, method: str, path: str, body: Any, seconds: float) -> Iterator[httpx.Response]:
+        timeout = httpx.Timeout(max(seconds, 0.001), connect=min(CONNECT, max(seconds, 0.001)))
+        try:
+            with self._http.stream(method, path, json=body, timeout=timeout) as response:
+                if response.is_redirect:
+                    raise self._failed("answered with a redirect to another address; give the final address.")
+                if response.headers.get("content-encoding", "identity") != "identity":
+                    raise self._failed("sent a packed answer, which was not asked for; switch its compression off.")
+                yield response
+        except httpx.TimeoutException:
+            raise self._failed(f"did not answer within {seconds:.0f} s.") from None
+        except httpx.ConnectError:
+            raise self._failed("cannot be reached. Check that it runs and that the address is right.") from None
+        except httpx.HTTPError as error:
+            raise self._failed(f"broke the connection ({type(error).__name__}).") from None
+
+    def _whole(self, response: httpx.Response, seconds: float) -> bytes:
+        deadline, found = time.perf_counter() + seconds, bytearray()
+        for piece in response.iter_raw():
+            found += piece
+            if len(found) > MOST_ANSWERED:
+                raise self._failed(f"sent an answer of more than {MOST_ANSWERED // 10**6} MB.")
+            if time.perf_counter() > deadline:
+                raise self._failed("did not end its answer before the deadline.")
+        return bytes(found)
+
+    def _refusal(self, response: httpx.Response) -> str:
+        """What a server says in place of a stream."""
+        text = self._whole(response, PATIENCE)[:MOST_ANSWERED]
+        try:
+            record = _parsed(text)
+        except ValueError:
+            record = None
+        said = _message(record.get("error", record)) if isinstance(record, dict) else ""
+        return f"refused the request with status {response.status_code}{f': {said}' if said else '.'}"
+
+    def _failed(self, what: str) -> ServerFailed:
+        return ServerFailed(f"The server {self.name} {what}")
+
+
+def _parsed(text: bytes) -> Any:
+    """JSON without NaN and infinity. Raises ``ValueError`` for anything else, deeply nested lists included."""
+    try:
+        return json.loads(text.decode(errors="replace"), parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _message(error: Any) -> str:
+    """A server's own words about an error, in one bounded line."""
+    said = error.get("message", error) if isinstance(error, dict) else error
+    line = " ".join(str(said).split())
+    return line if len(line) <= QUOTED else f"{line[:QUOTED]} \u2026"

@@ -1,0 +1,190 @@
+"""A lane on a server: one call of it, as the events of a lane (``specdec.events``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from specdec.errors import InvalidInput
+from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
+from specdec.facts import MachineFacts, PairFacts, ServerFacts
+from specdec.servers.answer import Answer, Asked
+from specdec.servers.client import Client
+from specdec.servers.engines import engine_of
+from specdec.servers.openai import OpenAI
+from specdec.servers.probe import difference, metrics_of, probe
+from specdec.servers.rounds import Span, spans_of
+from specdec.servers.tokens import ServerTokens
+
+ENGINE = "engine"  # the acceptance of a server's lane, and its draft length where it does not tell one
+# Nothing is known of the machine behind an address.
+MACHINE: MachineFacts = {"cpu": "machine of a server", "cores": None, "threads": 0, "device": "server"}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that somebody runs: what requests need, and what it told of itself."""
+
+    client: Client
+    engine: OpenAI
+    model: str
+    version: str | None
+    speculation: bool | None
+
+    @property
+    def name(self) -> str:
+        return self.client.name
+
+    def ask(self, asked: Asked) -> Answer:
+        """One call, read to its end. What it counted is its own, unless others use the server at the same time."""
+        path, body = self.engine.request(asked, self.model)
+        counting = self.speculation is True and self.engine.counted(metrics_of(self.client)) is not None
+        before = self.engine.counted(metrics_of(self.client)) if counting else None
+        answer = self.engine.read(self.client.stream(path, body, asked.seconds), self.name)
+        if self.speculation is False and answer.steps is None:
+            return replace(answer, steps=())  # without speculation every round is one token
+        if answer.counts is None and counting:
+            answer = replace(answer, counts=difference(before, self.engine.counted(metrics_of(self.client))))
+        return answer
+
+    def facts(self, answer: Answer) -> PairFacts:
+        """The facts about the lane of an answer. A server's address is in none of them."""
+        told: ServerFacts = {
+            "engine": self.engine.name, "version": self.version, "model": self.model, "speculation": self.speculation,
+            "guesses": answer.most_guesses, "exact": answer.exact, "ids": answer.ids is not None,
+        }  # fmt: skip
+        unknown = {"layers": None, "dtype": "", "bits": None}
+        drafting = self.speculation is not False
+        return {
+            "name": None,
+            "device": "server",
+            "compiled": False,
+            "target": {"name": self.model, **unknown},  # type: ignore[typeddict-item]
+            "draft": {"kind": ENGINE, "text": "its own draft"} if drafting else None,
+            "server": told,
+        }
+
+
+def connect(name: str, url: str, key: str | None = None, model: str | None = None) -> Server:
+    """Ask a server who it is. Raises ``InvalidInput`` or ``ServerFailed`` with a sentence."""
+    client = Client(name, url, key)
+    try:
+        found = probe(client, model)
+        engine, version = engine_of(found)
+    except Exception:
+        client.close()
+        raise
+    return Server(client, engine, found.model, version, engine.speculation(found))
+
+
+def server_lane(server: Server, asked: Asked, tokens: ServerTokens, lane: str) -> Iterator[Event]:
+    """The events of one call, under the name ``lane`` of the table of lanes.
+
+    The answer is read to its end before the first event, because an engine tells only there how many guesses it made.
+    Seconds are those at the client, from the request to each piece of the stream. ``draft`` has a token for each guess,
+    with its status; the id of a guess that was not kept is None, because no engine tells it.
+    """
+    answer = server.ask(asked)
+    prompt = asked.prompt if isinstance(asked.prompt, str) else "\n".join(each["content"] for each in asked.prompt)
+    if answer.ids is not None:
+        prompt_ids = answer.prompt_ids or ()
+        tokens.learn(server.client, server.model, answer.pieces, prompt_ids, prompt)
+    else:
+        answer = _with_own_ids(answer, tokens)
+        prompt_ids = (tokens.id_of(prompt),)
+    rounds = _rounds(answer)
+    if answer.most_guesses is not None and answer.most_guesses > MAX_GAMMA:
+        raise InvalidInput(
+            f"The server {server.name} makes up to {answer.most_guesses} guesses a step; {MAX_GAMMA} are shown at most."
+        )
+    gamma: int | str = 0 if server.speculation is False else ENGINE if not answer.most_guesses else answer.most_guesses
+    yield Started(
+        lane=lane, prompt_ids=prompt_ids, params=asked.params, gamma=gamma, acceptance=ENGINE, accept_top_k=None,
+        pair=server.facts(answer), machine=MACHINE, versions={}, neutralised={}, claims_lossless=True,
+    )  # fmt: skip
+    yield from rounds
+    yield Finished(answer.finish_reason, rounds[0].elapsed_seconds, answer.seconds)
+
+
+def _with_own_ids(answer: Answer, tokens: ServerTokens) -> Answer:
+    """The answer of a server that tells no ids, with the ids of its pieces of text.
+
+    Where it says that it wrote more tokens than it sent pieces, a piece counts for several tokens, in proportion to its
+    length: the text belongs to the first of them, and the others are empty. The sum is the server's own.
+    """
+    pieces = answer.pieces
+    surplus = (answer.tokens or len(pieces)) - len(pieces)
+    letters = sum(len(piece.text) for piece in pieces)
+    found, given, seen = [], 0, 0
+    for piece in pieces:
+        seen += len(piece.text)
+        more = max(0, round(surplus * seen / letters) - given) if letters and surplus > 0 else 0
+        given += more
+        found.append(replace(piece, ids=(tokens.id_of(piece.text), *[tokens.id_of("")] * more)))
+    return replace(answer, pieces=tuple(found))
+
+
+def _rounds(answer: Answer) -> list[Round]:
+    """The rounds of an answer. Round 0 is its first token, which comes from the prompt's own pass."""
+    first, *later = answer.pieces
+    ids = [i for piece in answer.pieces for i in piece.ids or ()]
+    counted = len(first.ids or ())
+    # A first piece of several tokens holds rounds as well.
+    sizes = [max(counted - 1, 0), *(len(piece.ids or ()) for piece in later)]
+    spans = None if answer.steps is None else spans_of(sizes, answer.steps)
+    if spans is None:
+        return _pieces_as_rounds(answer)
+    found = [_round(0, None, ids[:1], first.seconds)]
+    at = 1
+    for index, span in enumerate(spans, start=1):
+        taken = ids[at : at + span.tokens]
+        found.append(_round(index, span, taken, answer.pieces[span.piece].seconds))
+        at += span.tokens
+    return found
+
+
+def _round(index: int, span: Span | None, ids: Sequence[int], seconds: float) -> Round:
+    step = span.step if span else None
+    kept = min(step.accepted, len(ids)) if step else 0
+    added = ids[kept] if kept < len(ids) else None
+    kind = None if added is None else "target" if not step else "bonus" if kept == step.drafted else "correction"
+    return Round(
+        index=index,
+        draft=() if step is None else _draft(step.drafted, ids[:kept], step.accepted),
+        token_id=added,
+        token_kind=kind,  # type: ignore[arg-type]
+        committed_ids=tuple(ids),
+        draft_seconds=None,
+        verify_seconds=None,
+        elapsed_seconds=seconds,
+    )
+
+
+def _draft(drafted: int, kept: Sequence[int], accepted: int) -> tuple[DraftToken, ...]:
+    """The guesses of a step: the kept ones with their ids; of the others the first was rejected."""
+    tokens: list[DraftToken] = [_guess(token_id, "accepted") for token_id in kept]
+    for place in range(len(kept), drafted):
+        # Where the text ended inside the kept guesses, nothing is known of the others.
+        tokens.append(_guess(None, "rejected" if place == accepted == len(kept) else "discarded"))
+    return tuple(tokens)
+
+
+def _guess(token_id: int | None, status: str) -> DraftToken:
+    return DraftToken(token_id, status, None, None, None, None, None, None)  # type: ignore[arg-type]
+
+
+def _pieces_as_rounds(answer: Answer) -> list[Round]:
+    """A round for each piece of the stream, where an engine does not tell its rounds."""
+    return [
+        Round(
+            index=index,
+            draft=() if index == 0 else None,
+            token_id=None,
+            token_kind=None,
+            committed_ids=piece.ids or (),
+            draft_seconds=None,
+            verify_seconds=None,
+            elapsed_seconds=piece.seconds,
+        )
+        for index, piece in enumerate(answer.pieces)
+    ]

@@ -1,0 +1,60 @@
+"""vLLM: every round, where it was started with ``--per-request-spec-decode-metrics detailed``.
+
+Read in vLLM 0.32 (``v1/metrics/stats.py`` and ``entrypoints/generate/base/protocol.py``), and seen on a running one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from specdec.servers.answer import Answer, Asked, Counts, steps_of, sums_of, whole
+from specdec.servers.openai import OpenAI
+from specdec.servers.probe import Probe
+
+COUNTERS = tuple(f"vllm:spec_decode_num_{name}_total" for name in ("drafts", "draft_tokens", "accepted_tokens"))
+
+
+class Vllm(OpenAI):
+    name = "vLLM"
+
+    def version(self, probe: Probe) -> str | None:
+        if probe.owner != "vllm" and not any(name.startswith("vllm:") for name in probe.metrics):
+            return None
+        found = probe.page("/version").get("version")
+        return found[:50] if isinstance(found, str) else ""
+
+    def speculation(self, probe: Probe) -> bool | None:
+        return COUNTERS[0] in probe.metrics if probe.metrics else None
+
+    def counted(self, metrics: dict[str, float]) -> Counts | None:
+        if any(name not in metrics for name in COUNTERS):
+            return None
+        return Counts(*(int(metrics[name]) for name in COUNTERS))
+
+    def request(self, asked: Asked, model: str) -> tuple[str, dict[str, Any]]:
+        # Every setting is named: what a request leaves out, the server takes from the model's own generation config.
+        params = asked.params
+        path, body = self.call(asked, model)
+        return path, body | {
+            "top_k": params.top_k or -1,
+            "top_p": params.top_p,
+            "min_p": params.min_p,
+            "repetition_penalty": params.repetition_penalty,
+            "ignore_eos": params.ignore_eos,
+            "return_token_ids": True,
+        }
+
+    def told(self, answer: Answer, last: dict[str, Any], name: str) -> Answer:
+        metrics = last.get("metrics")
+        found = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
+        if not isinstance(found, dict):
+            return answer
+        most = whole(found.get("num_spec_tokens"), "guesses a step", name, 1000)
+        if found.get("per_step_accepted") is not None:
+            steps = steps_of(found["per_step_accepted"], found.get("per_step_drafted"), name)
+            return replace(answer, steps=steps, counts=sums_of(steps), most_guesses=most)
+        named = ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
+        counts = Counts(*(whole(found.get(field), field, name) for field in named))
+        # Without any step, the detailed lists are left out too.
+        return replace(answer, steps=None if counts.steps else (), counts=counts, most_guesses=most)
