@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import httpx2 as httpx
+import httpx2
 
 from specdec.errors import InvalidInput, ServerFailed, quoted
 
@@ -63,9 +63,9 @@ class Client:
     def __init__(self, name: str, url: str, key: str | None = None) -> None:
         self.name = name
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        self._http = httpx.Client(
+        self._http = httpx2.Client(
             base_url=base_of(url), headers=headers, follow_redirects=False, trust_env=False,
-            timeout=httpx.Timeout(PATIENCE, connect=CONNECT),
+            timeout=httpx2.Timeout(PATIENCE, connect=CONNECT),
         )  # fmt: skip
 
     def __enter__(self) -> Client:
@@ -124,7 +124,7 @@ class Client:
                     raise self._failed(f"ended the stream with an error: {_message(error)}")
                 yield Streamed(at, record)
 
-    def _lines(self, response: httpx.Response, deadline: float) -> Iterator[bytes]:
+    def _lines(self, response: httpx2.Response, deadline: float) -> Iterator[bytes]:
         """The lines of a stream. Raises ``ServerFailed`` at the deadline, and where a bound is passed."""
         waiting, total = bytearray(), 0
         for piece in response.iter_raw():
@@ -143,8 +143,8 @@ class Client:
             yield bytes(waiting)
 
     @contextmanager
-    def _request(self, method: str, path: str, body: Any, seconds: float) -> Iterator[httpx.Response]:
-        timeout = httpx.Timeout(max(seconds, 0.001), connect=min(CONNECT, max(seconds, 0.001)))
+    def _request(self, method: str, path: str, body: Any, seconds: float) -> Iterator[httpx2.Response]:
+        timeout = httpx2.Timeout(max(seconds, 0.001), connect=min(CONNECT, max(seconds, 0.001)))
         try:
             with self._http.stream(method, path, json=body, timeout=timeout) as response:
                 if response.is_redirect:
@@ -152,14 +152,14 @@ class Client:
                 if response.headers.get("content-encoding", "identity") != "identity":
                     raise self._failed("sent a packed answer, which was not asked for; switch its compression off.")
                 yield response
-        except httpx.TimeoutException:
+        except httpx2.TimeoutException:
             raise self._failed(f"did not answer within {seconds:.0f} s.") from None
-        except httpx.ConnectError:
+        except httpx2.ConnectError:
             raise self._failed("cannot be reached. Check that it runs and that the address is right.") from None
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise self._failed(f"broke the connection ({type(error).__name__}).") from None
 
-    def _whole(self, response: httpx.Response, seconds: float) -> bytes:
+    def _whole(self, response: httpx2.Response, seconds: float) -> bytes:
         deadline, found = time.perf_counter() + seconds, bytearray()
         for piece in response.iter_raw():
             found += piece
@@ -169,7 +169,7 @@ class Client:
                 raise self._failed("did not end its answer before the deadline.")
         return bytes(found)
 
-    def _refusal(self, response: httpx.Response) -> str:
+    def _refusal(self, response: httpx2.Response) -> str:
         """What a server says in place of a stream."""
         text = self._whole(response, PATIENCE)[:MOST_ANSWERED]
         try:
