@@ -171,6 +171,7 @@ EXACTNESS = {
 TWO_ENGINES = (
     "The servers run different engines ({plain} and {speculative}), so not all of the difference is speculation's."
 )
+AT_THE_CLIENT_TOO = "Measured at the client. Servers that share a machine ran in turns, never at the same time."
 AT_THE_CLIENT = "Seconds are measured at the client, from the first token to the last."
 # Of servers that tell no token ids.
 TEXTS_SAME_LETTERS = "Identical text."

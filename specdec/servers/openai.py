@@ -6,13 +6,13 @@ https://platform.openai.com/docs/api-reference/completions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specdec.errors import InvalidInput, ServerFailed
 from specdec.events import FinishReason
 from specdec.servers.answer import Answer, Asked, Counts, Piece, whole, wholes
-from specdec.servers.client import Streamed
+from specdec.servers.client import Client, Streamed
 from specdec.servers.probe import Probe
 
 REASONS: dict[str, FinishReason] = {"length": "length", "stop": "eos", "eos_token": "eos", "eos": "eos"}
@@ -34,6 +34,13 @@ class OpenAI:
     def counted(self, metrics: dict[str, float]) -> Counts | None:
         """What the whole server has counted since its start; None where it counts nothing."""
         return None
+
+    def likely(self, client: Client, model: str, ids: Sequence[int], count: int) -> list[tuple[int, float]]:
+        """The most likely next tokens after these ids with their log-probabilities, best first.
+
+        Empty where the server does not tell them.
+        """
+        return []
 
     def request(self, asked: Asked, model: str) -> tuple[str, dict[str, Any]]:
         """The path and the body of a call. Raises ``InvalidInput`` for a setting that it does not take."""

@@ -5,10 +5,12 @@ Read in vLLM 0.32 (``v1/metrics/stats.py`` and ``entrypoints/generate/base/proto
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from specdec.servers.answer import Answer, Asked, Counts, steps_of, sums_of, whole
+from specdec.servers.client import Client
 from specdec.servers.openai import OpenAI
 from specdec.servers.probe import Probe
 
@@ -58,3 +60,16 @@ class Vllm(OpenAI):
         counts = Counts(*(whole(found.get(field), field, name) for field in named))
         # Without any step, the detailed lists are left out too.
         return replace(answer, steps=None if counts.steps else (), counts=counts, most_guesses=most)
+
+    def likely(self, client: Client, model: str, ids: Sequence[int], count: int) -> list[tuple[int, float]]:
+        body = {
+            "model": model, "prompt": list(ids), "max_tokens": 1, "temperature": 0, "logprobs": count,
+            "return_tokens_as_token_ids": True, "ignore_eos": True,
+        }  # fmt: skip
+        found = client.json("/v1/completions", body)
+        try:
+            told = found["choices"][0]["logprobs"]["top_logprobs"][0]
+            rows = [(int(name.removeprefix("token_id:")), float(value)) for name, value in told.items()]
+        except (TypeError, KeyError, IndexError, ValueError, AttributeError):
+            return []
+        return sorted(rows, key=lambda row: -row[1])

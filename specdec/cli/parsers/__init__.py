@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from specdec.cli.parsers.bench import bench_arguments
 from specdec.cli.parsers.check import check_arguments
+from specdec.cli.parsers.load import load_arguments
+from specdec.cli.parsers.lossless import lossless_arguments
 from specdec.cli.parsers.page import page_arguments
 from specdec.cli.parsers.run import run_arguments
 from specdec.cli.parsers.servers import servers_arguments
@@ -19,6 +21,8 @@ COMMANDS = {
     "bench": ("measure lanes over a prompt set", bench_arguments),
     "check": ("check whether a target and a draft work together", check_arguments),
     "servers": ("race servers that run already, by their addresses", servers_arguments),
+    "load": ("measure servers that run already with many calls at once", load_arguments),
+    "lossless": ("compare the texts of two servers that run already", lossless_arguments),
     "page": ("serve the page, or write recorded races as a page without a server", page_arguments),
     "view": ("open recorded races in the browser, without a server", view_arguments),
 }

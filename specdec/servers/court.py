@@ -1,0 +1,150 @@
+"""Whether a server that speculates writes what a plain server of the same model writes.
+
+Greedy texts must be equal but for rounding. Where two differ, the plain server says how close its choice was there, and
+whether its own text changes beside other calls. Sampled texts must have one distribution: ``draws`` collects samples
+that ``specdec.measure.losslessness.compare_samples`` compares.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from specdec.errors import InvalidInput
+from specdec.servers.answer import Answer, Asked
+from specdec.servers.lane import Server
+
+# Two texts may part where the plain server's two best tokens are closer than this, in natural logarithms of
+# probability: bfloat16 rounds a logit between 16 and 32 to a multiple of 0.125, and two passes may round it apart.
+NEAR = 0.25
+BESIDE = 7  # other calls beside a prompt, to see whether a batch changes its text
+LOOKED_AT = 5  # most likely tokens that the plain server is asked for
+
+Verdict = Literal["same", "near tie", "batch", "fault", "unknown"]
+VERDICTS: tuple[Verdict, ...] = ("fault", "unknown", "batch", "near tie", "same")  # from the gravest on
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found on one prompt.
+
+    - ``verdict``: "same"; "near tie" where the plain server's two best tokens are close and the other server chose the
+      second; "batch" where the plain server itself writes another text beside other calls; "fault" where its choice
+      was clear; "unknown" where it does not tell how clear its choice was.
+    - ``at``: how many tokens, or letters without token ids, both wrote before they differ; None if they do not.
+    - ``plain``, ``other``: the texts of the first token that differs, or of the rest; "" at the end of a text.
+    - ``margin``: the difference of the plain server's two best log-probabilities there; None if not known.
+    - ``rank``: the place of the other server's token among the plain server's most likely ones, from 1 on; None if it
+      is not among them, or not known.
+    - ``ids``: whether token ids were compared; else letters.
+    """
+
+    prompt: str
+    verdict: Verdict
+    at: int | None = None
+    plain: str = ""
+    other: str = ""
+    margin: float | None = None
+    rank: int | None = None
+    ids: bool = True
+
+
+def greedy_court(plain: Server, other: Server, prompts: Sequence[tuple[str, Asked]]) -> Iterator[Finding]:
+    """Compare two servers on named prompts, greedily, and yield what was found on each.
+
+    Raises ``InvalidInput`` for settings that sample.
+    """
+    if any(not asked.params.greedy for _, asked in prompts):
+        raise InvalidInput("Texts can be compared token by token only if they are greedy; set the temperature to 0.")
+
+    def run() -> Iterator[Finding]:
+        for name, asked in prompts:
+            yield _compare(name, plain, other, asked, [each for _, each in prompts])
+
+    return run()
+
+
+def _compare(name: str, plain: Server, other: Server, asked: Asked, every: Sequence[Asked]) -> Finding:
+    mine, theirs = plain.ask(asked), other.ask(asked)
+    ids = mine.ids is not None and theirs.ids is not None
+    at = _differ(mine, theirs, ids)
+    if at is None:
+        return Finding(name, "same", ids=ids)
+    found = Finding(name, "unknown", at, _token(mine, at, ids), _token(theirs, at, ids), ids=ids)
+    if ids and mine.prompt_ids is not None:
+        found = _weighed(found, plain, mine, theirs, at)
+    if found.margin is not None and (found.margin > NEAR or found.rank not in (None, 1, 2)):
+        return replace(found, verdict="fault")
+    if _batch_changes(plain, asked, mine, at, ids, every):
+        return replace(found, verdict="batch")
+    return found if found.margin is None else replace(found, verdict="near tie")
+
+
+def _differ(mine: Answer, theirs: Answer, ids: bool) -> int | None:
+    """Where two answers part; None if they are the same."""
+    first, second = (mine.ids, theirs.ids) if ids else (mine.text, theirs.text)
+    assert first is not None and second is not None
+    if first == second:
+        return None
+    return next(
+        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
+
+
+def _token(answer: Answer, at: int, ids: bool) -> str:
+    """The text of the token at ``at``: the piece of the stream that it came in, or the next letters."""
+    if not ids:
+        return answer.text[at : at + 20]
+    seen = 0
+    for piece in answer.pieces:
+        seen += len(piece.ids or ())
+        if seen > at:
+            return piece.text
+    return ""
+
+
+def _weighed(found: Finding, plain: Server, mine: Answer, theirs: Answer, at: int) -> Finding:
+    """The finding with the plain server's margin, and with the place of the other server's token there."""
+    ids, others = mine.ids or (), theirs.ids or ()
+    likely = plain.engine.likely(plain.client, plain.model, (*(mine.prompt_ids or ()), *ids[:at]), LOOKED_AT)
+    if len(likely) < 2:
+        return found
+    chosen = [token_id for token_id, _ in likely]
+    rank = chosen.index(others[at]) + 1 if at < len(others) and others[at] in chosen else None
+    if at < len(others) and rank is None:
+        rank = len(chosen) + 1
+    return replace(found, margin=likely[0][1] - likely[1][1], rank=rank)
+
+
+def _batch_changes(plain: Server, asked: Asked, mine: Answer, at: int, ids: bool, every: Sequence[Asked]) -> bool:
+    """Whether the plain server writes another text up to this place, alone once more or beside other calls."""
+    calls = [asked, *(every[place % len(every)] for place in range(BESIDE))]
+    with ThreadPoolExecutor(len(calls)) as pool:
+        beside = list(pool.map(plain.ask, calls))[0]
+    again = plain.ask(asked)
+    places = [_differ(mine, answer, ids) for answer in (again, beside)]
+    return any(place is not None and place <= at for place in places)
+
+
+def draws(servers: Sequence[Server], asked: Asked, count: int, seed: int) -> Iterator[tuple[str, Ids]]:
+    """``count`` continuations of a prompt from each server, in turns, each with a seed of its own.
+
+    Yields a server's name and a continuation: its token ids, or its letters if one of the servers tells no ids.
+    """
+    if asked.params.greedy:
+        raise InvalidInput("The temperature is 0 (greedy), and samples need sampling; set a temperature above 0.")
+    seeds = random.Random(seed)
+
+    def run() -> Iterator[tuple[str, Ids]]:
+        in_ids = all(server.ask(asked).ids is not None for server in servers)  # warms them up too
+        for _ in range(count):
+            for server in servers:
+                # With equal seeds two samples would not be independent.
+                answer = server.ask(replace(asked, params=replace(asked.params, seed=seeds.getrandbits(31))))
+                yield server.name, (answer.ids or ()) if in_ids else tuple(map(ord, answer.text))
+
+    return run()

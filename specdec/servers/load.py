@@ -1,0 +1,126 @@
+"""Servers under load: how fast each is with 1, 2, 4 ... calls at once.
+
+The loop is closed: each worker sends its next prompt when its last answer has ended. Servers are measured in turns,
+because they may share a machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from specdec.errors import InvalidInput
+from specdec.lanes.table import turned
+from specdec.servers.answer import Answer, Asked, Counts
+from specdec.servers.lane import Server
+from specdec.servers.probe import difference, metrics_of
+
+CALLS_EACH = 3  # of each worker at one level; only the time in which all of them work is counted
+MOST_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRun:
+    """One server at one level, once.
+
+    - ``server``: its name; ``at_once``: how many calls it had at once; ``run``: 0, 1, ...
+    - ``tokens``, ``seconds``: what all calls together wrote while all workers were at work, and how long that was.
+    - ``token_seconds``: of each call, seconds per token after the first.
+    - ``first_seconds``: of each call, seconds to the first token.
+    - ``counts``: the server's counters over the whole level; None if it has none. They include other users' calls.
+    """
+
+    server: str
+    at_once: int
+    run: int
+    tokens: int
+    seconds: float
+    token_seconds: tuple[float, ...]
+    first_seconds: tuple[float, ...]
+    counts: Counts | None
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second of all calls together."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+
+def levels_to(most: int) -> list[int]:
+    """1, 2, 4 ... up to ``most``, which is the last. Raises ``InvalidInput`` for a number that is none."""
+    if not 1 <= most <= MOST_AT_ONCE:
+        raise InvalidInput(f"{most} calls at once are asked for; give 1 to {MOST_AT_ONCE}.")
+    powers = list(itertools.takewhile(lambda level: level < most, (2**i for i in itertools.count())))
+    return [*powers, most]
+
+
+def under_load(
+    servers: Sequence[Server], prompts: Sequence[Asked], levels: Sequence[int], runs: int
+) -> Iterator[LoadRun]:
+    """Measure every server at every level, ``runs`` times, and yield each measurement when it ends."""
+    for server in servers:
+        server.ask(prompts[0])  # many engines compile at their first call
+    for at_once in levels:
+        for run in range(runs):
+            for server in turned(servers, run):
+                yield _measure(server, prompts, at_once, run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """When a call began and ended on the shared clock, and its answer."""
+
+    began: float
+    ended: float
+    answer: Answer
+
+    def tokens_between(self, start: float, end: float) -> int:
+        return sum(
+            len(piece.ids) if piece.ids is not None else 1
+            for piece in self.answer.pieces
+            if start < self.began + piece.seconds <= end
+        )
+
+
+def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -> LoadRun:
+    before = server.engine.counted(metrics_of(server.client))
+    together = threading.Barrier(at_once)
+
+    def work(worker: int) -> list[_Call]:
+        together.wait()
+        found = []
+        for number in range(CALLS_EACH):
+            # The counters are read once for the whole level, not around each call.
+            asked = prompts[(worker + number * at_once) % len(prompts)]
+            began = time.perf_counter()
+            found.append(_Call(began, time.perf_counter(), replace(server, speculation=None).ask(asked)))
+            found[-1] = replace(found[-1], ended=time.perf_counter())
+        return found
+
+    with ThreadPoolExecutor(at_once) as pool:
+        by_worker = list(pool.map(work, range(at_once)))
+    # From the last worker's first token until the first worker has nothing left to do.
+    start = max(calls[0].began + calls[0].answer.pieces[0].seconds for calls in by_worker)
+    end = min(calls[-1].ended for calls in by_worker)
+    every = [call for calls in by_worker for call in calls]
+    after = server.engine.counted(metrics_of(server.client))
+    return LoadRun(
+        server=server.name,
+        at_once=at_once,
+        run=run,
+        tokens=sum(call.tokens_between(start, end) for call in every) if end > start else 0,
+        seconds=max(end - start, 0.0),
+        token_seconds=tuple(found for call in every if (found := _a_token(call.answer)) is not None),
+        first_seconds=tuple(call.answer.pieces[0].seconds for call in every),
+        counts=difference(before, after),
+    )
+
+
+def _a_token(answer: Answer) -> float | None:
+    """Seconds per token after the first; None for an answer of one piece."""
+    later = answer.pieces[1:]
+    tokens = sum(len(piece.ids) if piece.ids is not None else 1 for piece in later)
+    return (later[-1].seconds - answer.pieces[0].seconds) / tokens if later and tokens else None
