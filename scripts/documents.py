@@ -18,6 +18,7 @@ from typing_extensions import is_typeddict
 
 import specdec
 from specdec.report.definitions import DEFINITIONS
+from specdec.report.other_names import other_names
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -165,7 +166,8 @@ def metrics() -> str:
         "|---|---|---|---|",
     ]
     lines += [f"| {d.name} | {d.unit} | {d.meaning} | {d.is_not} |" for d in DEFINITIONS.values()]
-    return "\n".join(lines) + "\n"
+    lines += ["", "## What other tools call them", "", other_names()]
+    return "\n".join(lines)
 
 
 def texts() -> dict[str, str]:

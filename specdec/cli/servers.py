@@ -36,7 +36,7 @@ from specdec.servers.race import against, configs_of, lanes_of, race_on_servers,
 from specdec.servers.tokens import ServerTokens
 from specdec.text import whole_text
 
-_SERVER = re.compile(r"([\w.-]{1,40})=(https?://.+)")
+SERVER = re.compile(r"([\w.-]{1,40})=(https?://.+)")
 
 
 def main(arguments: Namespace) -> None:
@@ -66,7 +66,7 @@ def split(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     found: dict[str, str] = {}
     rest = []
     for word in words:
-        if match := _SERVER.fullmatch(word):
+        if match := SERVER.fullmatch(word):
             if match[1] in found:
                 raise InvalidInput(f"Two servers are called {match[1]}; give each its own name.")
             found[match[1]] = match[2]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from specdec.report import numbers
 from specdec.report.losslessness import size
-from specdec.servers.court import NEAR, VERDICTS, Finding
+from specdec.servers.court import NEAR, VERDICTS, TextFinding
 
 if TYPE_CHECKING:
     from specdec.measure.losslessness import SampleComparison
@@ -47,21 +47,21 @@ APART = (
 )
 
 
-def court_headline(findings: Sequence[Finding], plain: str, other: str) -> str:
+def court_headline(findings: Sequence[TextFinding], plain: str, other: str) -> str:
     """The gravest verdict over all prompts, in a sentence."""
     worst = next(verdict for verdict in VERDICTS if any(found.verdict == verdict for found in findings))
     count = len(findings)
     return HEADLINES[worst].format(plain=plain, other=other, prompts=f"{count} prompt{'s' * (count != 1)}")
 
 
-def court_counts(findings: Sequence[Finding]) -> str:
+def court_counts(findings: Sequence[TextFinding]) -> str:
     """How many prompts had which verdict."""
     counts = Counter(found.verdict for found in findings)
     parts = [COUNTED[verdict].format(count=counts[verdict]) for verdict in reversed(VERDICTS) if counts[verdict]]
     return f"{len(findings)} prompts: {', '.join(parts)}."
 
 
-def finding_sentence(found: Finding, plain: str, other: str) -> str:
+def finding_sentence(found: TextFinding, plain: str, other: str) -> str:
     """Where two texts part, what each server chose there, and why."""
     if found.at is None:
         return f"{found.prompt}: the same."

@@ -19,6 +19,7 @@ from specdec.measure.result import LaneEvents, common_prefix, flat, in_runs, req
 from specdec.measure.whatif import Costs
 from specdec.report import numbers, provenance, sentences
 from specdec.report.definitions import make_figure
+from specdec.report.doctor import diagnose
 from specdec.report.judge import Doubt, Judgement, Kind, judge
 from specdec.report.recording import Recorder
 from specdec.report.sentences import listed
@@ -135,7 +136,7 @@ def race_verdict(
         passes=passes_table(drafting),
         details=details(found, sides[shown], speculative),
         time=time_words(lane, len(runs)),
-        why=of_race(found),
+        why=of_race(found, [cause.text for cause in diagnose(found, sides[shown], drafting)]),
         warning=None if started.claims_lossless else sentences.LOSSY.format(acceptance=started.acceptance),
         end=lane_end(SPECULATIVE, speculative) if stopped else None,  # a stopped lane has no ``Finished``
         saved=_saved(base, lane) if found.gain and not stopped else None,

@@ -221,6 +221,7 @@ RATES = (
 NO_LIMIT = "No limit is computed. {reason}"
 
 # The explanation of a race and of a sweep.
+WHY = "Why"
 WHY_TITLE = "Why {times}x: a round yields {tokens} tokens in the time {plain} writes {round_cost}"
 WHY_UNSPLIT = (
     "Per round, drafting takes as long as {drafting} tokens of {plain}, checking and the rest as long as "

@@ -49,10 +49,13 @@ class Table(TypedDict):
 
 @with_config(OPEN)
 class Why(TypedDict):
+    """``causes``: what limits the lane, each with one thing to do (``specdec.report.doctor``)."""
+
     title: str
     text: str
     figures: Annotated[list[Figure], Field(max_length=20)]
     steps: Annotated[list[tuple[str, float]], Field(max_length=20)]
+    causes: NotRequired[Annotated[list[str], Field(max_length=20)]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from specdec.closed_forms import expected_tokens
 from specdec.report import numbers, sentences
 from specdec.report.definitions import make_figure
@@ -12,11 +14,17 @@ NOTICEABLE = 0.03  # share of time; smaller terms are not mentioned
 SHORT = 0.95  # guesses per round / gamma; below this, drafts were noticeably short
 
 
-def of_race(found: Judgement) -> Why | None:
-    """The explanation of a race: a title, a paragraph and, if our loop ran, the figures and steps."""
-    if not found.guesses or found.c is None or found.tokens is None or found.gain is None:
+def of_race(found: Judgement, causes: Sequence[str]) -> Why | None:
+    """The explanation of a race: a title, a paragraph, what limits the lane and, if our loop ran, figures and steps.
+
+    Where costs are not known, as on servers, it is ``causes`` alone.
+    """
+    if found.gain is None:
         return None
+    if not found.guesses or found.c is None or found.tokens is None:
+        return {"title": sentences.WHY, "text": "", "figures": [], "steps": [], "causes": list(causes)}
     return {
+        "causes": list(causes),
         "title": sentences.why_title(found),
         "text": why_paragraph(found),
         "figures": why_figures(found) if found.split else [],

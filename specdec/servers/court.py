@@ -29,7 +29,7 @@ Ids = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TextFinding:
     """What was found on one prompt.
 
     - ``verdict``: "same"; "near tie" where the plain server's two best tokens are close and the other server chose the
@@ -53,7 +53,7 @@ class Finding:
     ids: bool = True
 
 
-def greedy_court(plain: Server, other: Server, prompts: Sequence[tuple[str, Asked]]) -> Iterator[Finding]:
+def greedy_court(plain: Server, other: Server, prompts: Sequence[tuple[str, Asked]]) -> Iterator[TextFinding]:
     """Compare two servers on named prompts, greedily, and yield what was found on each.
 
     Raises ``InvalidInput`` for settings that sample.
@@ -61,20 +61,20 @@ def greedy_court(plain: Server, other: Server, prompts: Sequence[tuple[str, Aske
     if any(not asked.params.greedy for _, asked in prompts):
         raise InvalidInput("Texts can be compared token by token only if they are greedy; set the temperature to 0.")
 
-    def run() -> Iterator[Finding]:
+    def run() -> Iterator[TextFinding]:
         for name, asked in prompts:
             yield _compare(name, plain, other, asked, [each for _, each in prompts])
 
     return run()
 
 
-def _compare(name: str, plain: Server, other: Server, asked: Asked, every: Sequence[Asked]) -> Finding:
+def _compare(name: str, plain: Server, other: Server, asked: Asked, every: Sequence[Asked]) -> TextFinding:
     mine, theirs = plain.ask(asked), other.ask(asked)
     ids = mine.ids is not None and theirs.ids is not None
     at = _differ(mine, theirs, ids)
     if at is None:
-        return Finding(name, "same", ids=ids)
-    found = Finding(name, "unknown", at, _token(mine, at, ids), _token(theirs, at, ids), ids=ids)
+        return TextFinding(name, "same", ids=ids)
+    found = TextFinding(name, "unknown", at, _token(mine, at, ids), _token(theirs, at, ids), ids=ids)
     if ids and mine.prompt_ids is not None:
         found = _weighed(found, plain, mine, theirs, at)
     if found.margin is not None and (found.margin > NEAR or found.rank not in (None, 1, 2)):
@@ -107,7 +107,7 @@ def _token(answer: Answer, at: int, ids: bool) -> str:
     return ""
 
 
-def _weighed(found: Finding, plain: Server, mine: Answer, theirs: Answer, at: int) -> Finding:
+def _weighed(found: TextFinding, plain: Server, mine: Answer, theirs: Answer, at: int) -> TextFinding:
     """The finding with the plain server's margin, and with the place of the other server's token there."""
     ids, others = mine.ids or (), theirs.ids or ()
     likely = plain.engine.likely(plain.client, plain.model, (*(mine.prompt_ids or ()), *ids[:at]), LOOKED_AT)

@@ -14,7 +14,7 @@ from specdec.measure.detectable import LEVEL
 from specdec.measure.losslessness import compare_samples
 from specdec.report.court import court_counts, court_headline, finding_sentence, sampled_sentences
 from specdec.servers.answer import Asked
-from specdec.servers.court import NEAR, Finding, draws, greedy_court
+from specdec.servers.court import NEAR, TextFinding, draws, greedy_court
 from specdec.servers.lane import Server, connect
 
 GREEDY = SamplingParams(max_new_tokens=24)
@@ -30,7 +30,7 @@ def court(plain: TableServer, other: TableServer) -> Iterator[Sequence[Server]]:
             server.client.close()
 
 
-def found(plain: TableServer, other: TableServer, prompts: int = len(PROMPTS)) -> list[Finding]:
+def found(plain: TableServer, other: TableServer, prompts: int = len(PROMPTS)) -> list[TextFinding]:
     with court(plain, other) as servers:
         return list(greedy_court(*servers, PROMPTS[:prompts]))
 

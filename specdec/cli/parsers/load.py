@@ -11,7 +11,7 @@ from specdec.measure.prompts import EXAMPLES
 AT_ONCE, RUNS = 8, 3
 
 
-def load_arguments(parser: Parser) -> None:
+def load_test_arguments(parser: Parser) -> None:
     parser.description = (
         "Measure servers that run already with 1, 2, 4 ... calls at once, in turns, and say up to how many speculation "
         "pays: specdec load plain=http://127.0.0.1:8000 spec=http://127.0.0.1:8001. Servers started with different "

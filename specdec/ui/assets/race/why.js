@@ -8,10 +8,11 @@ export class Why {
   constructor(facts) {
     this.facts = facts;
     this.words = el("p", "sd-timeWords");
+    this.causes = el("ul", "sd-causes");
     this.steps = el("div", "sd-costs");
     this.steps.setAttribute("role", "img");
     this.figures = el("div");
-    this.node = fold("sd-why", "Why", [this.words, this.steps, this.figures]);
+    this.node = fold("sd-why", "Why", [this.words, this.causes, this.steps, this.figures]);
     this.hide();
   }
 
@@ -25,6 +26,8 @@ export class Why {
     if (matchMedia(WIDE).matches) this.node.open = true; // it has a column of its own
     this.node.firstChild.textContent = why.title;
     this.words.textContent = why.text;
+    this.words.hidden = !why.text;
+    this.causes.replaceChildren(...(why.causes ?? []).map((cause) => el("li", "", cause)));
     this.steps.hidden = !why.steps.length;
     this.steps.setAttribute(
       "aria-label",

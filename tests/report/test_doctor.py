@@ -1,0 +1,69 @@
+"""The causes that a race names: each by its figures, each with one thing to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from specdec.measure.gain import RunMetrics
+from specdec.measure.metrics import Metrics
+from specdec.report.doctor import CAUSES, RULES, diagnose
+from specdec.report.judge import Doubt, Judgement, Kind
+
+PLAIN = Metrics(
+    new_tokens=101, target_passes=100, accepted=0, rejected=0, discarded=0, mean_acceptance_length=1.0,
+    whole_passes=100, prefill_seconds=0.1, decode_tokens=100, decode_seconds=1.0, tokens_per_second=100.0,
+    draft_seconds=0.0,
+    verify_seconds=1.0, stall_seconds=0.0,
+)  # fmt: skip
+LANE = replace(
+    PLAIN, target_passes=25, accepted=75, rejected=20, discarded=5, alpha=75 / 95, mean_acceptance_length=4.0,
+    decode_seconds=0.5, tokens_per_second=200.0, draft_seconds=0.1, verify_seconds=0.35, overhead_share=0.1,
+    tested_at=(25, 24, 24), kept_at=(24, 24, 23),
+)  # fmt: skip
+FOUND = Judgement(Kind.FASTER, 3, gain=2.0, c=0.1, v=1.1, alpha=75 / 95, tokens=4.0, guesses=4.0, round_cost=2.0)
+
+
+def causes(found: dict[str, Any] | None = None, lane: dict[str, Any] | None = None) -> list[str]:
+    speculative = replace(LANE, **lane or {})
+    run = RunMetrics(PLAIN, speculative)
+    return [note.kind for note in diagnose(replace(FOUND, **found or {}), run, speculative)]
+
+
+SLOWER = {"kind": Kind.SLOWER, "gain": 0.8}
+
+
+@pytest.mark.parametrize(
+    ("cause", "found", "lane"),
+    [
+        ("busy", {"kind": Kind.BUSY}, {}),
+        ("busy", {"doubts": (Doubt.STALL,)}, {}),
+        ("short text", {"kind": Kind.TOO_FEW_TOKENS}, {}),
+        ("no guesses", {"kind": Kind.NOTHING_GUESSED, "alpha": None}, {"accepted": 0, "rejected": 0, "alpha": None}),
+        ("never kept", SLOWER, {"accepted": 1, "rejected": 60, "alpha": 1 / 61, "kept_at": (1,), "tested_at": (61,)}),
+        ("always kept", {}, {"accepted": 100, "rejected": 0, "alpha": 1.0}),
+        ("few kept", SLOWER | {"needed_alpha": 0.9}, {}),
+        ("later places", {}, {"tested_at": (25, 24, 20), "kept_at": (24, 20, 4)}),
+        ("guesses cost", SLOWER, {"draft_seconds": 0.2}),
+        ("checking grows", {"v": 1.9}, {}),
+        ("recurrent", {}, {"state_seconds": 0.05}),
+        ("host", {}, {"overhead_share": 0.5}),
+        ("round costs", SLOWER | {"on_servers": True, "c": None, "v": None}, {"decode_seconds": 1.3}),
+        ("none", {}, {}),
+    ],
+)
+def test_each_cause_is_named_by_its_figures(cause: str, found: dict[str, Any], lane: dict[str, Any]) -> None:
+    assert cause in causes(found, lane)
+    assert causes() == ["none"], "and a good race has none of them"
+
+
+def test_every_cause_has_a_rule_and_a_sentence() -> None:
+    assert [name for name, _ in RULES] == [name for name in CAUSES if name != "none"]
+
+
+def test_a_cause_says_its_figure_and_what_to_do() -> None:
+    lane = replace(LANE, tested_at=(25, 24, 20), kept_at=(24, 20, 4))
+    (note,) = (note for note in diagnose(FOUND, RunMetrics(PLAIN, lane), lane) if note.kind == "later places")
+    assert note.text == "Of the guesses at place 1 96\u00a0% are kept, at place 3 20\u00a0%. Try \u03b3 2."
