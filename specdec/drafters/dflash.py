@@ -12,7 +12,8 @@ from transformers import PreTrainedModel
 
 from specdec.drafters.autoregressive import chain, spliced
 from specdec.drafters.base import Drafter, Finding, Planned, Proposal, nothing
-from specdec.drafters.dflash_head import DFlashConfig, DFlashHead
+from specdec.drafters.dflash_config import DFlashConfig
+from specdec.drafters.dflash_head import DFlashHead
 from specdec.drafters.forms import form_of
 from specdec.drafters.trained_head import TrainedHead
 from specdec.errors import IncompatiblePair, InvalidInput, identified

@@ -26,7 +26,7 @@ from torch import nn
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from specdec.drafters.dflash_head import is_dflash
+from specdec.drafters.dflash_config import is_dflash
 from specdec.errors import IncompatiblePair, quoted
 from specdec.forward.hf_cache import PreallocatedLayer
 

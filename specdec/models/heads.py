@@ -21,7 +21,8 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.dflash import DFlash, require_dflash_fit
-from specdec.drafters.dflash_head import DFlashConfig, DFlashHead, dflash_config, is_dflash
+from specdec.drafters.dflash_config import DFlashConfig, dflash_config, is_dflash
+from specdec.drafters.dflash_head import DFlashHead
 from specdec.drafters.eagle3 import Eagle3, require_fit
 from specdec.drafters.eagle3_head import MASK_HIDDEN, Eagle3Head, HeadConfig, head_config, is_head
 from specdec.drafters.gemma4_assistant import Gemma4Assistant, require_assistant_fit

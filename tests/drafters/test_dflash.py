@@ -33,7 +33,8 @@ from transformers.generation.candidate_generator import DFlashTokenCandidateGene
 import specdec
 from specdec.drafters import dflash
 from specdec.drafters.dflash import DFlashDraft
-from specdec.drafters.dflash_head import DFlashAttention, DFlashHead, Sight, dflash_config, is_dflash
+from specdec.drafters.dflash_config import Sight, dflash_config, is_dflash
+from specdec.drafters.dflash_head import DFlashAttention, DFlashHead
 from specdec.measure.enumeration import CLOSE, distance, distribution
 from specdec.models.loading import load_pair, plan_pair
 from specdec.models.pair_check import check_pair
