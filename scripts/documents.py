@@ -34,6 +34,7 @@ SECTIONS = {
         "Eagle3",
         "Mtp",
         "DFlash",
+        "DSpark",
         "Gemma4Assistant",
         "Combined",
         "Recycling",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from specdec.drafters.combined import Combined
     from specdec.drafters.dflash import DFlash
+    from specdec.drafters.dspark import DSpark
     from specdec.drafters.eagle3 import Eagle3
     from specdec.drafters.early_exit import EarlyExit
     from specdec.drafters.gemma4_assistant import Gemma4Assistant
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "drafters.combined": ("Combined",),
     "drafters.dflash": ("DFlash",),
+    "drafters.dspark": ("DSpark",),
     "drafters.eagle3": ("Eagle3",),
     "drafters.early_exit": ("EarlyExit",),
     "drafters.gemma4_assistant": ("Gemma4Assistant",),
@@ -84,6 +86,7 @@ __all__ = [
     "Combined",
     "ConfidenceStop",
     "DFlash",
+    "DSpark",
     "Decision",
     "DeviceLost",
     "DraftFacts",

@@ -128,7 +128,8 @@ class DraftToken:
       passed.
     - ``draw``: the uniform number that was compared with it; None where nothing is drawn (greedy, top-k).
     - ``target_token_id``: the target's own most likely token at this place.
-    - ``draft_confidence``: the probability of this token by the softmax of the draft's raw logits.
+    - ``draft_confidence``: the probability of this token by the softmax of the draft's raw logits. Where a DSpark head
+      predicts whether its guesses will be accepted, the probability that this one is.
     - ``overlap``: the sum of min(p, q) over the vocabulary at this place. It is the chance, before the guess is drawn,
       that a tested guess is kept (Leviathan et al. 2211.17192, Corollary 3.6). None in greedy decoding, and with block
       or top-k acceptance.

@@ -17,6 +17,14 @@ SOME = (4, specdec.ConfidenceStop(6, 0.02))
 GAMMAS = (*range(1, 17), "auto") if HOURS else (1, 16, "auto", *SOME) if FULL else SOME  # that texts are written at
 
 
+def randomised(module: torch.nn.Module, seed: int = 0) -> Any:
+    """The module with random weights, those of norms around 1."""
+    with isolated_rng(seed):
+        for name, weight in module.named_parameters():
+            torch.nn.init.normal_(weight, mean=float("norm" in name), std=0.3)
+    return module.eval().requires_grad_(False)
+
+
 def config_of(**options: Any) -> dict[str, Any]:
     """A ``config.json`` as SafeAILab and AngelSlim write it."""
     return {
@@ -74,7 +82,7 @@ def require_drafts_from_scratch(
 def require_close(ours: torch.Tensor, theirs: torch.Tensor, most: float) -> None:
     """Logits of one row, within ``most`` of their range; those of unknown tokens are -inf in both."""
     known = theirs.isfinite()
-    assert torch.equal(ours.isfinite(), known)
+    assert torch.equal(ours.isfinite(), known), "logits differ in the tokens that the head knows"
     span = theirs[known].max() - theirs[known].min()
     apart = ((ours[known].double() - theirs[known]).abs().max() / span).item()
     assert apart < most, f"logits differ by {apart:.1e} of their range"

@@ -151,7 +151,8 @@ class DraftChoices(NamedTuple):
       those places before the draft read that far.
     - ``logits``: the raw logits of ``ids``, in as many parts as there were passes. A copied draft has none. In greedy
       decoding, a draft of another vocabulary has none either.
-    - ``neg_log_probs``: for a draft without logits, -log of its probability of each token.
+    - ``neg_log_probs``: -log of its probability of each token, for a draft without logits; or of the probability that
+      the token is accepted, for a draft that predicts it. None for the softmax of ``logits``.
     - ``already_reported``: how many of the m choices are known from earlier rounds.
     """
 

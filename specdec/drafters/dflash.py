@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -10,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from specdec.drafters.autoregressive import chain, spliced
-from specdec.drafters.base import Drafter, Finding, Planned, Proposal, nothing
+from specdec.drafters.autoregressive import spliced
+from specdec.drafters.base import DraftChoices, Drafter, Finding, Planned, Proposal, nothing
 from specdec.drafters.dflash_config import DFlashConfig
-from specdec.drafters.dflash_head import DFlashHead
+from specdec.drafters.dflash_head import EMBEDDING, OUTPUT, DFlashHead
 from specdec.drafters.forms import form_of
-from specdec.drafters.trained_head import TrainedHead
+from specdec.drafters.trained_head import TrainedHead, in_target_ids
 from specdec.errors import IncompatiblePair, InvalidInput, identified
 from specdec.facts import DraftFacts
 from specdec.forward.runner import Runner
@@ -39,10 +40,12 @@ class DFlash(TrainedHead):
     about: ClassVar[str] = "a few layers, trained for one target, guess a whole block in one pass"
     form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "dflash:z-lab/Qwen3-8B-DFlash-b16"
+    weights: ClassVar[type[DFlashHead]] = DFlashHead
+    outside: ClassVar[tuple[str, ...]] = (EMBEDDING,)  # the weights that its pass does not read
 
     head: str | DFlashHead
-    # A pair fills these in: which of the target's layers have their input read, and the target's embedding (V, H) and
-    # output matrix.
+    # A pair fills these in: which of the target's layers have their input read, and the embedding (V, H) and the output
+    # matrix, which are the head's or the target's.
     layer_ids: tuple[int, ...] = field(default=(), repr=False)
     embedding: torch.Tensor | None = field(default=None, compare=False, repr=False)
     output: OutputLayer | None = field(default=None, compare=False, repr=False)
@@ -53,6 +56,7 @@ class DFlash(TrainedHead):
         for head in self.heads:
             facts["layers"] = len(head.layers)
             facts["parameters"] = sum(weight.numel() for weight in head.parameters())
+            facts["most_guesses"] = head.config.guesses
         if self.layer_ids:
             facts["layer_ids"] = list(self.layer_ids)
         return facts
@@ -60,14 +64,16 @@ class DFlash(TrainedHead):
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
         (part,) = parts
         head: DFlashConfig = part.head
-        text = target.config.get_text_config(decoder=True)
-        output = text.vocab_size * text.hidden_size * target.bytes / target.parameters
-        share = (part.bytes + output) / target.bytes
+        read, whose = part.bytes - sum(bytes_of(part, name) for name in self.outside), "its"
+        if not bytes_of(part, OUTPUT):
+            text = target.config.get_text_config(decoder=True)
+            read, whose = read + text.vocab_size * text.hidden_size * target.bytes / target.parameters, "the target's"
+        share = read / target.bytes
         yield Finding(
             "good" if share < 0.5 else "note",
             "Cost",
-            f"A DFlash head of {len(head.sights)} layers: a draft of up to {head.block - 1} guesses takes one pass, "
-            f"which reads {share:.2f} of the target's bytes, the target's output matrix included.",
+            f"A {head.named} of {len(head.sights)} layers: a draft of up to {head.guesses} guesses takes one pass, "
+            f"which reads {share:.2f} of the target's bytes, {whose} output matrix included.",
         )
         depth = _depth(target.config)
         ids = ", ".join(map(str, head.states_of(depth)))
@@ -82,25 +88,28 @@ class DFlash(TrainedHead):
             require_dflash_fit(self.head.config, target_config)
 
     def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:
-        if not isinstance(self.head, DFlashHead):
-            raise InvalidInput(f"The head is {identified(self.head)}; give a loaded head. load_pair takes names.")
-        config, table = self.head.eval().config, target.get_input_embeddings()
+        if not isinstance(self.head, DFlashHead) or type(self.head) is not self.weights:
+            raise InvalidInput(
+                f"The head is {identified(self.head)}; give a loaded {self.label}. load_pair takes names."
+            )
+        config, own = self.head.eval().config, self.head.embed_tokens
         if self.head.fc.weight.dtype == torch.float16:
             raise InvalidInput(
-                "The DFlash head has its matrix fc in float16, where its sums overflow; give fc and hidden_norm in "
+                f"The {config.named} has its matrix fc in float16, where its sums overflow; give fc and hidden_norm in "
                 "float32 or bfloat16."
             )
+        table: Any = target.get_input_embeddings() if own is None else own
         wide = table.weight.shape[1]
         if wide != config.layer.hidden_size:
             raise IncompatiblePair(
-                f"The DFlash head needs embeddings of width {config.layer.hidden_size:,}, and the target's have "
+                f"The {config.named} needs embeddings of width {config.layer.hidden_size:,}, and the target's have "
                 f"{wide:,}. Choose a head that was made for this target."
             )
         return replace(
             self,
             layer_ids=config.states_of(_depth(target.config)),
             embedding=table.weight.detach(),
-            output=OutputLayer.of(target, config),
+            output=OutputLayer.of(target, self.head),
         )
 
     @property
@@ -125,12 +134,12 @@ def require_dflash_fit(head: DFlashConfig, target_config: Any) -> None:
     ):
         if theirs not in (None, ours):
             raise IncompatiblePair(
-                f"The DFlash head was made for {what} of {theirs:,}, and the target has {ours:,}. Choose a head "
+                f"The {head.named} was made for {what} of {theirs:,}, and the target has {ours:,}. Choose a head "
                 "that was made for this target."
             )
     if head.mask_id >= text.vocab_size:
         raise IncompatiblePair(
-            f"The DFlash head uses the token {head.mask_id:,} as its mask, and the target has {text.vocab_size:,} "
+            f"The {head.named} uses the token {head.mask_id:,} as its mask, and the target has {text.vocab_size:,} "
             "tokens. Choose a head that was made for this target."
         )
     head.states_of(_depth(target_config))
@@ -140,35 +149,58 @@ def _depth(config: Any) -> int:
     return config.get_text_config(decoder=True).num_hidden_layers
 
 
+def bytes_of(part: Planned, weight: str) -> float:
+    """How many bytes a weight of a head takes in memory; 0 where the head has none of this name."""
+    shapes = [shape for name, (_, shape) in part.headers.items() if name.removeprefix("model.") == weight]
+    return sum(map(math.prod, shapes)) * part.bytes / part.parameters
+
+
 @dataclass(frozen=True, eq=False)
 class OutputLayer:
-    """The target's output matrix, and what is done to its logits x: softcap tanh(multiplier x / softcap)."""
+    """An output matrix, and what is done to its logits x: softcap tanh(multiplier x / softcap).
+
+    ``offsets`` (D,): see ``in_target_ids``; None for an output over all tokens of the target.
+    """
 
     matrix: Any
     multiplier: float
     softcap: float | None
+    offsets: torch.Tensor | None
+    vocabulary: int
 
     @classmethod
-    def of(cls, target: PreTrainedModel, head: DFlashConfig) -> OutputLayer:
-        """That of ``target``. What ``head`` sets takes the place of the target's own."""
-        text = target.config.get_text_config(decoder=True)
-        multiplier = head.multiplier or getattr(text, "output_multiplier", None) or 1.0
-        softcap = head.softcap or getattr(text, "final_logit_softcapping", None)
-        return cls(target.get_output_embeddings(), multiplier, softcap)
+    def of(cls, target: PreTrainedModel, head: DFlashHead) -> OutputLayer:
+        """That of ``head`` or of ``target``. What the head's config sets takes the place of the target's own."""
+        text, config = target.config.get_text_config(decoder=True), head.config
+        multiplier, softcap = config.multiplier or 1.0, config.softcap
+        if not config.own_weights:
+            multiplier = config.multiplier or getattr(text, "output_multiplier", None) or 1.0
+            softcap = config.softcap or getattr(text, "final_logit_softcapping", None)
+        matrix: Any = target.get_output_embeddings() if head.lm_head is None else head.lm_head
+        return cls(matrix, multiplier, softcap, head.d2t, text.vocab_size)
 
     def __call__(self, states: torch.Tensor) -> torch.Tensor:
         """Logits (n, V) in float32 of normed states (n, H)."""
+        return self.over_target(self.of_draft(states))
+
+    def of_draft(self, states: torch.Tensor) -> torch.Tensor:
+        """Logits (n, D) in float32 over the tokens that the matrix knows."""
         logits = self.matrix(states.to(self.matrix.weight.dtype)).float()
         if self.multiplier != 1.0:
             logits = logits * self.multiplier
         return logits if self.softcap is None else torch.tanh(logits / self.softcap) * self.softcap
+
+    def over_target(self, logits: torch.Tensor) -> torch.Tensor:
+        """Turn logits (n, D) into logits (n, V)."""
+        return logits if self.offsets is None else in_target_ids(logits, self.offsets, self.vocabulary)
 
 
 class DFlashDraft(Drafter):
     """Drafts with a DFlash head. With L committed ids, the context is what the target has read of the first L - 1.
 
     The block is the last committed id, at place L - 1, and a mask at each place after it. The row of a mask gives the
-    logits of its own place. It sees no guess, so all guesses are made at once.
+    logits of its own place. In some heads each row gives those of the place after its own, and one mask less is needed.
+    A row sees no guess, so all guesses are made at once.
     """
 
     watches = True
@@ -181,7 +213,7 @@ class DFlashDraft(Drafter):
         self._nothing = nothing(vocabulary, context.device, "nothing")
         self._caches = self._head.new_caches()
         config = self._head.config
-        self._masks = torch.full((config.block - 1,), config.mask_id, device=context.device)
+        self._masks = torch.full((config.guesses,), config.mask_id, device=context.device)
         self._features = torch.empty(0)  # of the tokens from ``_read`` on
         self._read = 0  # tokens of the context that are in the caches
         self._marks: list[tuple[Mark, Mark]] = []
@@ -191,18 +223,21 @@ class DFlashDraft(Drafter):
         """Nothing to do: the prompt is read when the target has read it."""
 
     def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
-        count = min(gamma, len(self._masks))
+        count = min(gamma, self._head.config.guesses)
         if not count:
             return self._nothing
-        raw = self._logits(context, count)
-        ids, q = self._guesses(raw, context)
-        if stop is None:
-            return chain(ids, [raw], q, [])
-        chances, watch = chance_of(raw, ids), watch_of(stop, context.blocks_host)
-        if watch is None:
-            return chain(ids, [raw], q, [], up_to_unsure(chances, stop.least_chance))
-        kept = next((n for n, chance in enumerate(chances.tolist(), start=1) if watch.ends(chance)), count)
-        return chain(ids[:kept], [raw[:kept]], None if q is None else q[:kept], [])
+        raw, ids, q, chances = self._drafted(self._states(context, count), context)
+        limit = None
+        if stop is not None:
+            sure, watch = chance_of(raw, ids) if chances is None else chances, watch_of(stop, context.blocks_host)
+            if watch is None:
+                limit = up_to_unsure(sure, stop.least_chance)
+            else:
+                kept = next((n for n, chance in enumerate(sure.tolist(), start=1) if watch.ends(chance)), count)
+                raw, ids = raw[:kept], ids[:kept]
+                q, chances = (None if given is None else given[:kept] for given in (q, chances))
+        choices = DraftChoices(ids, (raw,), None if chances is None else -chances.log())
+        return Proposal(ids, q, choices, limit)
 
     def crop_to(self, length: int) -> None:
         for cache in self._caches:
@@ -230,22 +265,37 @@ class DFlashDraft(Drafter):
         self._features, self._read = self._features[count:], end
         return context
 
-    def _logits(self, context: TokenBuffer, count: int) -> torch.Tensor:
-        """Raw logits (count, V) of the places after the committed ids."""
+    def _states(self, context: TokenBuffer, count: int) -> torch.Tensor:
+        """Normed states (count, H) of the rows that guess."""
         began, last = mark(context.device), context.length - 1
         new = self._new_context(last)
-        ids = torch.cat([context.ids(last, last + 1), self._masks[:count]])
+        ids = torch.cat([context.ids(last, last + 1), self._masks[: count - self._head.config.from_anchor]])
         block = F.embedding(ids, self._embedding).to(new.dtype) * self._head.config.embedding_scale
-        logits = self._output(self._head(block, new, self._caches)[1:]).to(context.device)
+        states = self._head(block, new, self._caches)[-count:]
         self._marks.append((began, mark(context.device)))
-        return logits
+        return states
 
-    def _guesses(self, raw: torch.Tensor, context: TokenBuffer) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _drafted(
+        self, states: torch.Tensor, context: TokenBuffer
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """Raw logits (g, V), guesses (g,) and what each was drawn from, of states (g, H).
+
+        Also how likely each is to be accepted, (g,); None where the head does not predict that.
+        """
+        began = mark(context.device)
+        raw = self._output(states).to(context.device)
+        self._marks.append((began, mark(context.device)))
+        return raw, *self._guesses(raw, context), None
+
+    def _guesses(
+        self, raw: torch.Tensor, context: TokenBuffer, made: int = 0
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Guesses (g,) by raw logits (g, V), and what each was drawn from, (g, V); None in greedy decoding.
 
         The logits of a row depend on no guess. Only a repetition penalty does, and then guesses are made in turn.
+        ``made``: the guesses of this draft before these.
         """
-        ids, q, made = [], [], 0
+        ids, q = [], []
         for rows in raw.split(1) if self._sampler.reads_ids else (raw,):
             processed = self._sampler.process(rows, context, context.length + made + len(rows) - 1)
             if self._sampler.greedy:

@@ -17,13 +17,22 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RMSNorm, Qwe
 from specdec.drafters.dflash_config import DFlashConfig
 from specdec.forward.hf_cache import PreallocatedLayer
 
+EMBEDDING, OUTPUT = "embed_tokens.weight", "lm_head.weight"
+
 
 class DFlashHead(nn.Module):
-    """The head. H: its width, which is that of the target."""
+    """The head. H: its width, which is that of the target. V: the target's vocabulary. D: the head's, often V."""
 
-    def __init__(self, config: DFlashConfig, name: str = "a DFlash head"):
+    d2t: torch.Tensor | None  # (D,): the id in the target's vocabulary minus the id in the head's; None where D is V
+
+    def __init__(self, config: DFlashConfig, name: str = "a DFlash head", embeds: bool = False, outputs: bool = False):
+        """``embeds`` and ``outputs`` say which of the embedding and the output matrix it has; else the target's."""
         super().__init__()
         self.config, self.name, layer = config, name, config.layer
+        known = config.draft_vocabulary
+        self.embed_tokens = nn.Embedding(layer.vocab_size, layer.hidden_size) if embeds else None
+        self.lm_head = nn.Linear(layer.hidden_size, known or layer.vocab_size, bias=False) if outputs else None
+        self.register_buffer("d2t", None if known is None else torch.zeros(known, dtype=torch.long))
         size, eps = layer.hidden_size, layer.rms_norm_eps
         self.fc = nn.Linear(len(config.layer_ids) * size, size, bias=False)
         self.hidden_norm = Qwen3RMSNorm(size, eps)

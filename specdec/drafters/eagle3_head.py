@@ -26,7 +26,7 @@ from torch import nn
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from specdec.drafters.dflash_config import is_dflash
+from specdec.drafters.trained_head import in_target_ids
 from specdec.errors import IncompatiblePair, quoted
 from specdec.forward.hf_cache import PreallocatedLayer
 
@@ -88,9 +88,10 @@ class HeadConfig:
 
 
 def is_head(config: Mapping[str, Any]) -> bool:
-    """Whether a ``config.json`` is that of a head: EAGLE-3, P-EAGLE, or a kind that ``head_config`` refuses by name."""
-    if is_dflash(config):
-        return False
+    """Whether a ``config.json`` is that of a head: EAGLE-3, P-EAGLE, or a kind that ``head_config`` refuses by name.
+
+    It takes every kind of ``speculators``, so it is asked after the others.
+    """
     if config.get("speculators_model_type") or "draft_vocab_size" in config:
         return True
     return any("eagle3" in name or "peagle" in name for name in _architectures(config))
@@ -321,8 +322,7 @@ class Eagle3Head(nn.Module):
         """Turn logits (n, D) into logits (n, V): -inf for tokens that the head does not know."""
         if self.config.draft_vocabulary is None and logits.shape[-1] == vocabulary:
             return logits
-        ids = torch.arange(logits.shape[-1], device=logits.device) + self.d2t
-        return logits.new_full((len(logits), vocabulary), float("-inf")).index_copy_(1, ids, logits)
+        return in_target_ids(logits, self.d2t, vocabulary)
 
 
 class Eagle3Layer(nn.Module):

@@ -13,6 +13,7 @@ FORMS = {
     "eagle3": "eagle3:HEAD, the hub id or folder of an EAGLE-3 head",
     "mtp": "mtp for the multi-token prediction layers of the target",
     "dflash": "dflash:HEAD, the hub id or folder of a DFlash head",
+    "dspark": "dspark:HEAD, the hub id or folder of a DSpark head",
     "gemma4-assistant": "gemma4-assistant:HEAD, the hub id or folder of a Gemma 4 assistant",
     "combined": "prompt-lookup+REST or suffix+REST, which copies where the text repeats, else drafts as REST says",
     "recycling": "recycling for what the target itself ranked first after each token before",

@@ -12,6 +12,7 @@ from specdec.drafters.base import DraftMethod
 from specdec.drafters.combined import Combined
 from specdec.drafters.dflash import DFlash
 from specdec.drafters.draft_model import DraftModel
+from specdec.drafters.dspark import DSpark
 from specdec.drafters.eagle3 import Eagle3
 from specdec.drafters.early_exit import EarlyExit
 from specdec.drafters.forms import FORMS
@@ -24,7 +25,7 @@ from specdec.errors import InvalidInput, quoted
 
 # In the order of the page's choices.
 METHODS: tuple[type[DraftMethod], ...] = (
-    DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp, DFlash, Gemma4Assistant, Combined, Recycling,
+    DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp, DFlash, DSpark, Gemma4Assistant, Combined, Recycling,
 )  # fmt: skip
 ALIASES = {"ngram": PromptLookup.kind, "pld": PromptLookup.kind}  # what other engines call a way to draft
 

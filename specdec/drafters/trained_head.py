@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import torch
+
 from specdec.drafters.base import DraftMethod, Loaded, after_kind
 from specdec.errors import InvalidInput
 from specdec.facts import DraftFacts
@@ -51,3 +53,12 @@ class TrainedHead(DraftMethod):
             "name": name,
             "local": local,
         }
+
+
+def in_target_ids(logits: torch.Tensor, offsets: torch.Tensor, vocabulary: int) -> torch.Tensor:
+    """Turn logits (n, D) over a head's own tokens into logits (n, V): -inf for tokens that the head does not know.
+
+    ``offsets`` (D,): the id of each token in the target's vocabulary minus that in the head's.
+    """
+    ids = torch.arange(len(offsets), device=logits.device) + offsets
+    return logits.new_full((len(logits), vocabulary), float("-inf")).index_copy_(1, ids, logits)

@@ -74,7 +74,7 @@ def _collect(proposal: Proposal, decided: TargetStep, waits: bool) -> RoundTenso
     drafts = proposal.choices
     # Raw log-probabilities: the target's where it decided, then the draft's at its choices.
     raw = torch.cat([_row(logits, at, waits), *drafts.logits]).log_softmax(-1)
-    neg_log_probs = -_of(raw[1:], drafts.ids) if drafts.logits else cast(torch.Tensor, drafts.neg_log_probs)
+    neg_log_probs = -_of(raw[1:], drafts.ids) if drafts.neg_log_probs is None else drafts.neg_log_probs
     # The rows to show at the place where the target added its token: p, q, the residual. After a full acceptance q and
     # the residual mean nothing there; ``_values`` leaves them out, because only the host knows which case it is.
     if p is None:

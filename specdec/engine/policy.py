@@ -71,8 +71,9 @@ class Fixed:
 class ConfidenceStop(Fixed):
     """Draft up to ``gamma`` tokens, and stop after the first whose probability is below ``least_confidence``.
 
-    The probability is the draft's own, by the softmax of its raw logits. ``gamma`` is 0 to 16, ``least_confidence``
-    between 0 and 1. Raises ``InvalidInput`` for other values.
+    The probability is ``DraftToken.draft_confidence``: the draft's own, by the softmax of its raw logits, or the chance
+    of acceptance that a DSpark head predicts. ``gamma`` is 0 to 16, ``least_confidence`` between 0 and 1. Raises
+    ``InvalidInput`` for other values.
     """
 
     gamma: int = MAX_GAMMA

@@ -21,8 +21,9 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.dflash import DFlash, require_dflash_fit
-from specdec.drafters.dflash_config import DFlashConfig, dflash_config, is_dflash
-from specdec.drafters.dflash_head import DFlashHead
+from specdec.drafters.dflash_config import DFlashConfig, dflash_config, is_dflash, is_dspark
+from specdec.drafters.dflash_head import EMBEDDING, OUTPUT, DFlashHead
+from specdec.drafters.dspark import DSpark, DSparkConfig, DSparkHead, dspark_config
 from specdec.drafters.eagle3 import Eagle3, require_fit
 from specdec.drafters.eagle3_head import MASK_HIDDEN, Eagle3Head, HeadConfig, head_config, is_head
 from specdec.drafters.gemma4_assistant import Gemma4Assistant, require_assistant_fit
@@ -37,8 +38,8 @@ from specdec.errors import LoadFailed
 from specdec.forward.hf_private import MtpModel, read_mtp_layers
 from specdec.models.unread import Headers, refuse_unread
 
-_EMBEDDING = "embed_tokens.weight"
 _FUSION = ("fc.", "hidden_norm.")  # the weights that join the features of a DFlash head
+_TARGETS = "verifier_"  # how the copies of the target's own weights begin that speculators trains a head with
 _BUFFERS = re.compile(r"^t2d$|(^|\.)(rotary_emb\..*|inv_freq)$")  # the inverse of d2t, and what is computed
 
 _ORDERING = "masked_embedding.token_ordering"
@@ -102,7 +103,7 @@ def read_eagle3(
     if MASK_HIDDEN in tensors:
         tensors[MASK_HIDDEN] = tensors[MASK_HIDDEN].flatten()  # (1, 1, n) in most checkpoints
     with torch.device("meta"):
-        head = Eagle3Head(config, name, embeds=_EMBEDDING in tensors)
+        head = Eagle3Head(config, name, embeds=EMBEDDING in tensors)
     wanted = head.state_dict()
     vocabulary = config.layer.vocab_size
     if config.draft_vocabulary in (None, vocabulary):  # all tokens of the target, in its order
@@ -110,14 +111,20 @@ def read_eagle3(
     unread = [key for key in tensors.keys() - wanted.keys() if not _BUFFERS.search(key)]
     refuse_unread(name, wanted.keys() - tensors.keys(), unread)
     require_shapes(name, wanted, tensors)
-    offsets = tensors["d2t"].long()
-    ids = torch.arange(len(offsets)) + offsets
-    if len(ids) and not (0 <= int(ids.min()) and int(ids.max()) < vocabulary and len(ids.unique()) == len(ids)):
-        raise LoadFailed(f"{name!r} maps its tokens to ids that the target does not have. Fetch the checkpoint again.")
-    kept = {key: tensors[key].to(dtype) for key in wanted if key != "d2t"} | {"d2t": offsets}
+    kept = {key: tensors[key].to(dtype) for key in wanted if key != "d2t"}
+    kept["d2t"] = _offsets(name, tensors["d2t"], vocabulary)
     head.load_state_dict(kept, assign=True)
     head.rotary = LlamaRotaryEmbedding(config.layer)
     return head.to(device).requires_grad_(False).eval()
+
+
+def _offsets(name: str, given: torch.Tensor, vocabulary: int) -> torch.Tensor:
+    """The weight d2t (D,) of a head, see ``in_target_ids``. Raises ``LoadFailed`` where it names no tokens."""
+    offsets = given.long()
+    ids = torch.arange(len(offsets)) + offsets
+    if len(ids) and not (0 <= int(ids.min()) and int(ids.max()) < vocabulary and len(ids.unique()) == len(ids)):
+        raise LoadFailed(f"{name!r} maps its tokens to ids that the target does not have. Fetch the checkpoint again.")
+    return offsets
 
 
 def require_mtp(name: str, config: Any, headers: Headers) -> None:
@@ -139,18 +146,27 @@ def require_mtp(name: str, config: Any, headers: Headers) -> None:
 def read_dflash(
     name: str, folder: Path, shards: Sequence[str], config: DFlashConfig, device: torch.device, dtype: torch.dtype
 ) -> DFlashHead:
-    """Read a DFlash head, as ``HeadKind.read`` does. Of a float16 head, ``fc`` and its norm are float32."""
+    """Read a DFlash or a DSpark head, as ``HeadKind.read`` does. Of a float16 head, ``fc`` and its norm are float32."""
     tensors = tensors_of(folder, shards, _dflash_name)
+    own, reduced = config.own_weights, config.draft_vocabulary is not None
     with torch.device("meta"):
-        head = DFlashHead(config, name)
+        embeds, outputs = own and EMBEDDING in tensors, own and (reduced or OUTPUT in tensors)
+        head = (
+            DSparkHead(config, name, embeds, outputs)
+            if isinstance(config, DSparkConfig)
+            else DFlashHead(config, name, embeds, outputs)
+        )
     wanted = head.state_dict()
-    unread = [key for key in tensors.keys() - wanted.keys() if not _BUFFERS.search(key)]
+    unread = [
+        key for key in tensors.keys() - wanted.keys() if not (_BUFFERS.search(key) or own and key.startswith(_TARGETS))
+    ]
     refuse_unread(name, wanted.keys() - tensors.keys(), unread)
     require_shapes(name, wanted, tensors)
     wide = torch.float32 if dtype == torch.float16 else dtype
-    head.load_state_dict(
-        {key: tensors[key].to(wide if key.startswith(_FUSION) else dtype) for key in wanted}, assign=True
-    )
+    kept = {key: tensors[key].to(wide if key.startswith(_FUSION) else dtype) for key in wanted}
+    if reduced:
+        kept["d2t"] = _offsets(name, tensors["d2t"], config.layer.vocab_size)
+    head.load_state_dict(kept, assign=True)
     head.rotary = Qwen3RotaryEmbedding(config.layer)
     return head.to(device).requires_grad_(False).eval()
 
@@ -160,8 +176,8 @@ def read_gemma4_assistant(
 ) -> Gemma4AssistantHead:
     """Read the assistant of a Gemma 4 target, as ``HeadKind.read`` does."""
     tensors = tensors_of(folder, shards, lambda key: key.removeprefix("model."))
-    if config.tied and _EMBEDDING in tensors:
-        tensors["lm_head.weight"] = tensors[_EMBEDDING]
+    if config.tied and EMBEDDING in tensors:
+        tensors[OUTPUT] = tensors[EMBEDDING]
     with torch.device("meta"):
         head = Gemma4AssistantHead(config, name)
     wanted = head.state_dict()
@@ -221,7 +237,8 @@ def _dflash_name(key: str) -> str:
 
 
 HEADS = (
-    HeadKind(Eagle3, is_head, head_config, require_fit, read_eagle3),
+    HeadKind(DSpark, is_dspark, dspark_config, require_dflash_fit, read_dflash),  # before DFlash, of which it is a kind
     HeadKind(DFlash, is_dflash, dflash_config, require_dflash_fit, read_dflash),
     HeadKind(Gemma4Assistant, is_assistant, assistant_config, require_assistant_fit, read_gemma4_assistant),
+    HeadKind(Eagle3, is_head, head_config, require_fit, read_eagle3),  # last, because it takes all of ``speculators``
 )

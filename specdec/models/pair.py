@@ -35,8 +35,8 @@ class Pair:
 
     - ``target``: a causal language model of transformers.
     - ``draft``: a model, ``PromptLookup()``, ``Suffix()``, ``EarlyExit(layers)``, ``Eagle3(head)``, ``Mtp(model)``,
-      ``DFlash(head)``, ``Gemma4Assistant(head)``, ``Combined(first, then)``, ``Recycling()``, or None: then only
-      gamma 0 can run. A model is wrapped, so ``pair.draft`` is a ``DraftMethod`` or None.
+      ``DFlash(head)``, ``DSpark(head)``, ``Gemma4Assistant(head)``, ``Combined(first, then)``, ``Recycling()``, or
+      None: then only gamma 0 can run. A model is wrapped, so ``pair.draft`` is a ``DraftMethod`` or None.
     - ``tokenizer``: the target's; None if all prompts are ids.
     - ``draft_tokenizer``: only for a draft that is a model. If it differs from the target's, the draft works in its own
       vocabulary.

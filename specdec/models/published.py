@@ -59,6 +59,13 @@ _DFLASH = {
     "google/gemma-4-31B-it": "z-lab/gemma-4-31B-it-DFlash",
     "meta-llama/Llama-3.1-8B-Instruct": "z-lab/LLaMA3.1-8B-Instruct-DFlash-UltraChat",
 }
+_DSPARK = {
+    "Qwen/Qwen3-4B": "deepseek-ai/dspark_qwen3_4b_block7",
+    "Qwen/Qwen3-8B": "deepseek-ai/dspark_qwen3_8b_block7",
+    "Qwen/Qwen3-14B": "deepseek-ai/dspark_qwen3_14b_block7",
+}
+_DEEPSPEC_DFLASH = {"Qwen/Qwen3-14B": "deepseek-ai/dflash_qwen3_14b_block7"}
+_SPECULATORS_DFLASH = {"google/gemma-4-31B-it": "RedHatAI/gemma-4-31B-it-speculator.dflash"}
 _ASSISTANTS = {
     f"google/gemma-4-{size}-it": f"google/gemma-4-{size}-it-assistant" for size in ("E2B", "E4B", "26B-A4B", "31B")
 }
@@ -97,6 +104,9 @@ _SMALLER = {
 
 PUBLISHED = (
     *_of("the DFlash repository's list", "dflash", _DFLASH),
+    *_of("DeepSpec's README", "dflash", _DEEPSPEC_DFLASH),
+    *_of("DeepSpec's README", "dspark", _DSPARK),
+    *_of("speculators' documentation", "dflash", _SPECULATORS_DFLASH),
     *_of("transformers' documentation", "gemma4-assistant", _ASSISTANTS),
     *_of("Red Hat's model cards", "eagle3", _RED_HAT),
     *_of("their model cards", "eagle3", _PARALLEL, parallel=True),

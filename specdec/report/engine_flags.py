@@ -37,7 +37,7 @@ def vllm_config(
     configs: dict[str, dict[str, Any]] = {
         "none": {}, "model": model, "prompt-lookup": lookup, "eagle3": head,
         "suffix": {"method": "suffix", **count}, "mtp": {"method": "mtp", **count},
-        "dflash": {"method": "dflash", "model": name, **count},
+        "dflash": {"method": "dflash", "model": name, **count}, "dspark": {"method": "dspark", "model": name, **count},
         "gemma4-assistant": {"method": "mtp", "model": name, **count},
     }  # fmt: skip
     return configs.get(kind)
@@ -55,6 +55,7 @@ def sglang_options(kind: str, name: str, length: int) -> list[str] | None:
         "eagle3": ["--speculative-algorithm EAGLE3", path, chain],
         "mtp": ["--speculative-algorithm EAGLE", chain],
         "dflash": ["--speculative-algorithm DFLASH", path, verified],
+        "dspark": ["--speculative-algorithm DSPARK", path, f"--speculative-dspark-block-size {length}"],
         "gemma4-assistant": ["--speculative-algorithm NEXTN", path, chain],  # known by its config
     }
     return options.get(kind)

@@ -217,7 +217,7 @@ def head(facts: PairFacts) -> dict[str, str]:
     rows = {"Head reads": f"hidden states {listing} (0 is the embedding, {depth} the output of the last layer)"}
     if draft.get("one_pass"):
         most = draft.get("most_guesses")
-        named = " (P-EAGLE)" if draft["kind"] == "eagle3" else ""
+        named = {"eagle3": " (P-EAGLE)", "dspark": ", each after the one before"}.get(draft["kind"], "")
         rows["Head drafts"] = f"all guesses in one pass{f', up to {most}' if most else ''}{named}"
     return rows
 
@@ -255,7 +255,8 @@ def device_name(facts: PairFacts) -> str:
 
 
 def _drafting(draft: DraftFacts, named: bool) -> str:
-    heads = {"eagle3": "P-EAGLE head" if draft.get("one_pass") else "EAGLE-3 head", "dflash": "DFlash head"}
+    heads = {"dflash": "DFlash head", "dspark": "DSpark head"}
+    heads["eagle3"] = "P-EAGLE head" if draft.get("one_pass") else "EAGLE-3 head"
     if draft.get("kind") in heads and "name" in draft:
         return f"{heads[draft['kind']]} {draft['name']}"
     if draft.get("kind") == "combined":

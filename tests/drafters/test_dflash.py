@@ -1,31 +1,38 @@
 """DFlash heads: the forward against transformers and an independent reading, every draft against one made from scratch.
 
-The reading is written from Chen et al. 2602.06036 and from how the published engines describe the layers: over the
-whole text, without a cache, in float64.
+The formats of z-lab and of transformers; those of speculators and of DeepSpec are in ``test_block_formats.py``.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
 from functools import cache, partial
 from typing import Any
 
 import pytest
 import torch
-from comparison import FULL, Comparison
-from drafting import HIDDEN, VOCABULARY, require_close, require_drafts_from_scratch
-from enumeration import OfModel
-from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, rounds_of, tiny
+from block_heads import (
+    MUSE_SIZES,
+    SMALL,
+    WINDOW,
+    capped,
+    draft_from_scratch,
+    head_of,
+    pair_of,
+    read_head,
+    require_text_of_generate,
+    sampled_apart,
+    save,
+    target_of,
+    zlab,
+)
+from comparison import FULL
+from drafting import HIDDEN, randomised, require_close, require_drafts_from_scratch
+from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, rounds_of
 from pairwise import each_once
-from safetensors.torch import save_file
 from transformers import (
-    GenerationConfig,
     MuseGlimmerAssistantConfig,
     MuseGlimmerAssistantModel,
-    MuseGlimmerConfig,
-    MuseGlimmerForConditionalGeneration,
 )
 from transformers.cache_utils import DFlashCache
 from transformers.generation.candidate_generator import DFlashTokenCandidateGenerator
@@ -35,14 +42,12 @@ from specdec.drafters import dflash
 from specdec.drafters.dflash import DFlashDraft
 from specdec.drafters.dflash_config import Sight, dflash_config, is_dflash
 from specdec.drafters.dflash_head import DFlashAttention, DFlashHead
-from specdec.measure.enumeration import CLOSE, distance, distribution
+from specdec.measure.enumeration import CLOSE
 from specdec.models.loading import load_pair, plan_pair
 from specdec.models.pair_check import check_pair
 from specdec.report import provenance
 from specdec.runtime.sampling import Sampler
 
-LAYERS = 6  # of a target
-WINDOW = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4, "use_sliding_window": True}
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "windows": WINDOW,
@@ -51,42 +56,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "scales": {"input_embedding_scale": 3.0, "output_multiplier": 0.3, "final_logit_softcapping": 2.0},
     "biases, other heads": {"attention_bias": True, "head_dim": 16, "num_key_value_heads": 1},
 }
-NESTED = ("block_size", "mask_token_id", "target_layer_ids", "causal", "input_embedding_scale", "output_multiplier")
-NESTED += ("final_logit_softcapping",)
-
-
-def config_of(nested: bool = True, **options: Any) -> dict[str, Any]:
-    """A ``config.json`` as z-lab writes it; its oldest ones have no ``dflash_config``."""
-    found = {
-        "architectures": ["DFlashDraftModel"], "model_type": "qwen3", "hidden_size": HIDDEN, "intermediate_size": 64,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 12, "num_hidden_layers": 2,
-        "num_target_layers": LAYERS, "rms_norm_eps": 1e-5, "rope_theta": 10_000.0, "vocab_size": VOCABULARY,
-        "max_position_embeddings": 512, "block_size": 17, "mask_token_id": 3, "target_layer_ids": [0, 2, 4],
-    } | options  # fmt: skip
-    inner = {name: found.pop(name) for name in NESTED if name in found} if nested else {}
-    return found | ({"dflash_config": inner} if nested else {})
 
 
 def muse_config(**options: Any) -> MuseGlimmerAssistantConfig:
-    sizes = {name: value for name, value in config_of(nested=False).items() if name in SIZES}
+    sizes = {name: value for name, value in zlab(nested=False).items() if name in READ}
     kinds = ["sliding_attention", "full_attention"]
     return MuseGlimmerAssistantConfig(**{**sizes, "layer_types": kinds, "sliding_window": 4, "block_size": 5} | options)
 
 
-SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")
-SIZES += ("num_hidden_layers", "mask_token_id", "target_layer_ids")
-
-
-def randomised(module: torch.nn.Module, seed: int = 0) -> Any:
-    with isolated_rng(seed):
-        for name, weight in module.named_parameters():
-            torch.nn.init.normal_(weight, mean=float("norm" in name), std=0.3)
-    return module.eval().requires_grad_(False)
-
-
-def head_of(config: dict[str, Any], seed: int = 0) -> DFlashHead:
-    """A head with random weights."""
-    return randomised(DFlashHead(dflash_config(config), "random"), seed)
+READ = (*MUSE_SIZES, "num_hidden_layers", "mask_token_id", "target_layer_ids")
 
 
 def muse_weights(model: MuseGlimmerAssistantModel) -> dict[str, torch.Tensor]:
@@ -97,107 +75,13 @@ def muse_weights(model: MuseGlimmerAssistantModel) -> dict[str, torch.Tensor]:
     return known
 
 
-@cache
-def target_of(family: str = "llama", vocabulary: int = VOCABULARY, layers: int = LAYERS) -> Any:
-    if family != "muse_glimmer":
-        return tiny(family, seed=3, layers=layers, vocab_size=vocabulary, context=512)
-    sizes = {name: value for name, value in config_of().items() if name in SIZES} | {"num_hidden_layers": layers}
-    tokens = {"vocab_size": vocabulary, "bos_token_id": None, "eos_token_id": None}
-    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    with isolated_rng(3):
-        target = MuseGlimmerForConditionalGeneration(
-            MuseGlimmerConfig(text_config=sizes | tokens, vision_config=vision, bos_token_id=None, eos_token_id=None)
-        ).eval()
-        for weight in target.parameters():
-            torch.nn.init.normal_(weight, std=0.3)
-    target.generation_config = GenerationConfig(eos_token_id=None, pad_token_id=0)
-    return target
-
-
-def capped(target: Any, logits: torch.Tensor, options: dict[str, Any] | None = None) -> torch.Tensor:
-    """What a target does to its logits; ``options`` of a head take the place of the target's own."""
-    own, text = options or {}, target.config.get_text_config()
-    logits = logits * (own.get("output_multiplier") or getattr(text, "output_multiplier", 1.0))
-    cap = own.get("final_logit_softcapping") or getattr(text, "final_logit_softcapping", None)
-    return logits if cap is None else torch.tanh(logits / cap) * cap
-
-
-# --- an independent reading ------------------------------------------------------------------------------------------
-
-
-def rms(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight
-
-
-def turned(x: torch.Tensor, first: int) -> torch.Tensor:
-    """Rotary positions from ``first`` on: the halves of a vector (n, heads, D) are the parts of complex numbers."""
-    half, places = x.shape[-1] // 2, torch.arange(first, first + len(x), dtype=x.dtype)
-    angles = places[:, None] * 10_000.0 ** (-torch.arange(half, dtype=x.dtype) / half)
-    number = torch.complex(x[..., :half], x[..., half:]) * torch.polar(torch.ones_like(angles), angles)[:, None]
-    return torch.cat([number.real, number.imag], -1)
-
-
-def read_layer(
-    w: dict[str, torch.Tensor], c: dict[str, Any], kind: str, context: torch.Tensor, block: torch.Tensor
-) -> torch.Tensor:
-    """A layer over the rows of a block (b, H) and the context (n, H)."""
-    n, size, groups = len(context), c["head_dim"], c["num_attention_heads"] // c["num_key_value_heads"]
-
-    def projected(name: str, x: torch.Tensor) -> torch.Tensor:
-        return x @ w[f"self_attn.{name}_proj.weight"].T + w.get(f"self_attn.{name}_proj.bias", 0)
-
-    x = rms(block, w["input_layernorm.weight"])
-    both = torch.cat([context, x])
-    q = turned(rms(projected("q", x).view(len(x), -1, size), w["self_attn.q_norm.weight"]), n)
-    k = turned(rms(projected("k", both).view(len(both), -1, size), w["self_attn.k_norm.weight"]), 0)
-    v = projected("v", both).view(len(both), -1, size)
-    k, v = (each.repeat_interleave(groups, 1) for each in (k, v))
-    scores = torch.einsum("qhd,khd->hqk", q, k) / math.sqrt(size)
-    sliding = kind == "sliding_attention"
-    causal = c.get("is_causal", c.get("dflash_config", {}).get("causal", sliding))
-    for row, place in itertools.product(range(len(x)), range(len(both))):
-        back = n + row - place
-        if (causal and back < 0) or (sliding and abs(back) >= c["sliding_window"]):
-            scores[:, row, place] = -math.inf
-    attended = torch.einsum("hqk,khd->qhd", scores.softmax(-1), v).reshape(len(x), -1)
-    block = block + projected("o", attended)
-    inner = rms(block, w["post_attention_layernorm.weight"])
-    gated = torch.nn.functional.silu(inner @ w["mlp.gate_proj.weight"].T) * (inner @ w["mlp.up_proj.weight"].T)
-    return block + gated @ w["mlp.down_proj.weight"].T
-
-
-def read_head(head: DFlashHead, c: dict[str, Any], features: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
-    """Normed states of the block after all context; ``c`` is the config of the checkpoint."""
-    w = {name: value.double() for name, value in head.state_dict().items()}
-    context = rms(features.double() @ w["fc.weight"].T, w["hidden_norm.weight"])
-    x = block.double()
-    for number in range(c["num_hidden_layers"]):
-        own = f"layers.{number}."
-        layer = {name.removeprefix(own): value for name, value in w.items() if name.startswith(own)}
-        kinds = c.get("layer_types") or ["full_attention"] * c["num_hidden_layers"]
-        x = read_layer(layer, c, kinds[number], context, x)
-    return rms(x, w["norm.weight"])
-
-
-@torch.no_grad()
-def draft_from_scratch(target: Any, head: DFlashHead, c: dict, text: list[int], gamma: int) -> list[torch.Tensor]:
-    """Logits of ``gamma`` guesses after ``text``, all of it read anew."""
-    options = c | c.get("dflash_config", {})
-    out = target(input_ids=torch.tensor([text]), use_cache=False, output_hidden_states=True)
-    features = torch.cat([out.hidden_states[i + 1][0, :-1] for i in options["target_layer_ids"]], -1)
-    ids = torch.tensor([text[-1], *[options["mask_token_id"]] * gamma])
-    block = target.get_input_embeddings().weight[ids] * options.get("input_embedding_scale", 1.0)
-    states = read_head(head, c, features, block)[1:]
-    return list(capped(target, states @ target.get_output_embeddings().weight.double().T, options))
-
-
 # --- the forward -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_forward_is_that_of_the_published_layers(option: str) -> None:
     """Given features: the context read in three parts, with blocks between them; states within 1e-5 of their range."""
-    config = config_of(**OPTIONS[option])
+    config = zlab(**OPTIONS[option])
     head = head_of(config).double()
     with isolated_rng(1):
         features, blocks = torch.randn(11, 3 * HIDDEN).double(), torch.randn(2, 7, HIDDEN).double()
@@ -253,7 +137,7 @@ def test_a_wrong_forward_is_caught(monkeypatch, bug: str) -> None:
 @each_once(family=("llama", "qwen3", "qwen3_5_text", "gemma2", "muse_glimmer"), option=tuple(OPTIONS))
 def test_every_draft_is_that_of_the_published_layers(monkeypatch, family: str, option: str) -> None:
     """In each round, after rejections and full acceptances: the logits of all guesses, made from the whole text."""
-    config = config_of(**OPTIONS[option])
+    config = zlab(**OPTIONS[option])
     target, head = target_of(family), head_of(config)
     scratch = partial(draft_from_scratch, target, head, config)
     require_drafts_from_scratch(monkeypatch, specdec.Pair(target, specdec.DFlash(head)), DFlashDraft, 2, scratch, 200)
@@ -360,7 +244,7 @@ def test_a_wrong_draft_is_caught(monkeypatch, bug: str) -> None:
 
 def test_a_draft_takes_one_pass_and_ends_with_its_block() -> None:
     """Whatever its length; the draft is no longer than the block has masks, and the block no longer than the draft."""
-    head = head_of(config_of(block_size=6))
+    head = head_of(zlab(block_size=6))
     pair, rows = specdec.Pair(target_of(), specdec.DFlash(head)), []
     handle = head.norm.register_forward_pre_hook(lambda module, given: rows.append(len(given[0])))
     for gamma in (1, 3, 5, 16):
@@ -380,24 +264,13 @@ GAMMAS = (*range(1, 17), "auto", specdec.ConfidenceStop(9, 0.02)) if FULL else (
 @each_once(family=("llama", "qwen3", "qwen3_5_text"), option=("plain", "windows", "windows, not causal"))
 def test_greedy_text_is_that_of_generate(family: str, option: str) -> None:
     """Whatever the head guesses; by the lean forward and by the models' own."""
-    require_the_text_of_generate(family, option, 64, GAMMAS)
+    require_text_of_generate(pair_of(target_of(family), head_of(zlab(**OPTIONS[option]))), 64, GAMMAS)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("family", ["llama", "qwen3", "qwen3_5_text"])
 def test_a_long_greedy_text_is_that_of_generate(family: str) -> None:
-    require_the_text_of_generate(family, "windows", 300, (4, 16, "auto"))
-
-
-def require_the_text_of_generate(family: str, option: str, tokens: int, gammas: tuple[Any, ...]) -> None:
-    target, prompt_ids, compared = target_of(family), prompt_of(9), Comparison()
-    pair = specdec.Pair(target, specdec.DFlash(head_of(config_of(**OPTIONS[option]))))
-    reference = generated(target, prompt_ids, tokens)
-    for gamma in gammas:
-        params = specdec.SamplingParams(max_new_tokens=tokens)
-        ids = specdec.collect(specdec.speculative(pair, prompt_ids, gamma=gamma, params=params)).token_ids
-        compared.require_same(target, prompt_ids, tuple(ids), reference)
-    compared.require_few_ties()
+    require_text_of_generate(pair_of(target_of(family), head_of(zlab(**WINDOW))), 300, (4, 16, "auto"))
 
 
 class Pausing:
@@ -419,7 +292,7 @@ class Pausing:
 @pytest.mark.parametrize("length", [1, 2])
 def test_a_short_prompt_and_drafts_that_pause(monkeypatch, length: int) -> None:
     """What the head has not read waits for the next draft, whose logits are those of a draft from scratch."""
-    config = config_of()
+    config = zlab()
     target, head, prompt_ids = target_of(), head_of(config), prompt_of(length)
     drafts = drafts_of(monkeypatch, specdec.Pair(target, specdec.DFlash(head)), prompt_ids, Pausing(), 12)
     assert len(drafts) > 3
@@ -434,25 +307,13 @@ PARAMS: dict[str, dict[str, Any]] = {"plain": {}, "a penalty": {"repetition_pena
 @each_once(settings=tuple(PARAMS), acceptance=("lossless", "block"), family=("qwen3_5_text", "llama"))
 def test_sampled_text_has_the_targets_distribution(family: str, acceptance: str, settings: str) -> None:
     """Every outcome of every draw, over rounds that follow each other."""
-    apart, paths = sampled_apart(family, acceptance, settings)
+    apart, paths = sampled_apart(small_pair(family), acceptance, **PARAMS[settings])
     assert paths > 100 and apart < CLOSE
 
 
-def sampled_apart(family: str, acceptance: str, settings: str, tokens: int = 4) -> tuple[float, int]:
-    """How far the distribution of sampled texts is from the target's own, and how many paths there are."""
-    target = target_of(family, 3, 3)
-    options = {"vocab_size": 3, "mask_token_id": 0, "block_size": 4, "num_target_layers": 3, "target_layer_ids": [0, 1]}
-    head = head_of(config_of(**options, **WINDOW))
-    prompt = (1, 2, 1)
-    params = specdec.SamplingParams(temperature=1.5, max_new_tokens=tokens, seed=0, **PARAMS[settings])
-    pair = specdec.Pair(target, specdec.DFlash(head))
-
-    def write() -> tuple[int, ...]:
-        lane = specdec.speculative(pair, torch.tensor(prompt), gamma=2, params=params, acceptance=acceptance)
-        return tuple(itertools.chain.from_iterable(event.committed_ids for event in rounds_of(list(lane))))
-
-    texts, paths = distribution(write, every=acceptance == "block")
-    return distance(texts, OfModel(target, prompt, params).completed({(): 1.0})), paths
+def small_pair(family: str = "llama") -> specdec.Pair:
+    options = SMALL | {"num_target_layers": 3, "target_layer_ids": [0, 1]}
+    return pair_of(target_of(family, 3, 3), head_of(zlab(**options, **WINDOW)))
 
 
 @pytest.mark.parametrize("bug", ["another temperature", "the next row", "no penalty"])
@@ -460,15 +321,15 @@ def test_a_wrong_q_is_caught(monkeypatch, bug: str) -> None:
     """By the exact distribution."""
     guesses = DFlashDraft._guesses
 
-    def wrong(self, raw, context):
-        ids, q = guesses(self, raw, context)
+    def wrong(self, raw, *given):
+        ids, q = guesses(self, raw, *given)
         if bug == "another temperature":
             return ids, raw.softmax(-1)
         return ids, q.roll(1, 0) if bug == "the next row" else (raw / 1.5).softmax(-1)
 
     monkeypatch.setattr(DFlashDraft, "_guesses", wrong)
     settings, tokens = "a penalty" if bug == "no penalty" else "plain", 4 if bug == "the next row" else 3
-    apart, _ = sampled_apart("llama", "lossless", settings, tokens)
+    apart, _ = sampled_apart(small_pair(), "lossless", tokens, **PARAMS[settings])
     assert apart > 100 * CLOSE
 
 
@@ -480,7 +341,7 @@ def test_a_penalty_sees_the_guesses_before(monkeypatch) -> None:
         seen.append((len(logits), end, context.ids(0, end).tolist()))
         return process(self, logits, context, end)
 
-    pair = specdec.Pair(target_of(), specdec.DFlash(head_of(config_of())))
+    pair = specdec.Pair(target_of(), specdec.DFlash(head_of(zlab())))
     params = specdec.SamplingParams(max_new_tokens=5, repetition_penalty=1.3)
     monkeypatch.setattr(Sampler, "process", noted)
     events = rounds_of(list(specdec.speculative(pair, prompt_of(9), gamma=3, params=params)))
@@ -503,7 +364,7 @@ def fitted() -> tuple[DFlashHead, torch.Tensor, tuple[int, ...]]:
         out = target(input_ids=ids[None], use_cache=False, output_hidden_states=True)
     features = torch.cat([out.hidden_states[i + 1][0] for i in (0, 2, 4)], -1)
     table, matrix = target.get_input_embeddings().weight.detach(), target.get_output_embeddings().weight.detach()
-    head = head_of(config_of(block_size=5)).requires_grad_(True)
+    head = head_of(zlab(block_size=5)).requires_grad_(True)
     best = torch.optim.Adam(head.parameters(), 3e-3)
     anchors = len(text) - 4
     for step in range(8 * anchors):
@@ -544,24 +405,24 @@ def test_a_fitted_head_that_is_fed_wrongly_guesses_wrong(monkeypatch, bug: str) 
 def test_an_option_is_read_in_both_places_and_may_not_contradict_itself() -> None:
     """In ``dflash_config``, and at the top level as in z-lab's older configs."""
     everywhere = {"causal": True, "input_embedding_scale": 3.0, "output_multiplier": 0.3}
-    outside, inside = (dflash_config(config_of(nested, **everywhere)) for nested in (False, True))
+    outside, inside = (dflash_config(zlab(nested, **everywhere)) for nested in (False, True))
     assert vars(outside) | {"layer": None} == vars(inside) | {"layer": None}
     for name, other in (("block_size", 9), ("mask_token_id", 4), ("target_layer_ids", [0, 1])):
-        config = config_of(**{name: other}) | {name: config_of(nested=False)[name]}
+        config = zlab(**{name: other}) | {name: zlab(nested=False)[name]}
         with pytest.raises(specdec.IncompatiblePair, match=f"sets {name} to .* another place"):
             dflash_config(config)
-    contradiction = config_of(causal=True, is_causal=False)
+    contradiction = zlab(causal=True, is_causal=False)
     with pytest.raises(specdec.IncompatiblePair, match="sets is_causal to False, and to True"):
         dflash_config(contradiction)
 
 
 def test_what_a_layer_sees_follows_its_type() -> None:
     """z-lab's layers with a window are causal unless the config says otherwise; those of Muse-Glimmer never are."""
-    sights = {name: dflash_config(config_of(**OPTIONS[name])).sights for name in OPTIONS}
+    sights = {name: dflash_config(zlab(**OPTIONS[name])).sights for name in OPTIONS}
     full, past, around = Sight(False, None), Sight(True, 3), Sight(False, 3)
     assert sights["plain"] == (full, full) and sights["causal"] == (Sight(True, None),) * 2
     assert sights["windows"] == (past, full) and sights["windows, not causal"] == (around, full)
-    unsaid = config_of(**WINDOW)
+    unsaid = zlab(**WINDOW)
     del unsaid["use_sliding_window"]
     assert dflash_config(unsaid).sights == (past, full)
     assert dflash_config(muse_config().to_dict()).sights == (Sight(False, 4), full)
@@ -586,7 +447,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "dynamic angles": ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "change with the length"),
     "DFlash 2": ({"architectures": ["DFlash2DraftModel"]}, "of the class DFlash2DraftModel"),
     "an option of another engine": ({"dflash_config": {"attention_sink_bias": True}}, "sets attention_sink_bias"),
-    "speculators": ({"speculators_model_type": "dflash"}, "format of speculators"),
+    "another kind of speculators": ({"speculators_model_type": "dflash2"}, "of the kind dflash2"),
     "another width": ({"hidden_size": 64}, "a hidden size of 64"),
     "another vocabulary": ({"vocab_size": 400}, "a vocabulary of 400"),
     "another depth": ({"num_target_layers": 36}, "a depth in layers of 36"),
@@ -600,7 +461,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_config_that_cannot_be_used_is_refused_in_a_sentence(tmp_path, saved_target, bad: str) -> None:
     """Before any weights are read, as a draft and as a head."""
     changes, said = BAD[bad]
-    config = config_of(**{name: value for name, value in changes.items() if name != "dflash_config"})
+    config = zlab(**{name: value for name, value in changes.items() if name != "dflash_config"})
     config["dflash_config"] |= changes.get("dflash_config", {})
     folder = save(tmp_path / "head", config, None)
     for draft in (folder, specdec.DFlash(folder)):
@@ -610,19 +471,11 @@ def test_a_config_that_cannot_be_used_is_refused_in_a_sentence(tmp_path, saved_t
 
 
 def test_a_config_of_a_whole_model_is_none_of_a_head() -> None:
-    assert is_dflash(config_of()) and is_dflash(muse_config().to_dict())
+    assert is_dflash(zlab()) and is_dflash(muse_config().to_dict())
     assert not is_dflash(target_of("qwen3").config.to_dict())
 
 
 # --- loading ---------------------------------------------------------------------------------------------------------
-
-
-def save(folder, config: dict, weights: dict[str, torch.Tensor] | None, **more: torch.Tensor) -> str:
-    folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config))
-    kept = {} if weights is None else {name: weight.contiguous().clone() for name, weight in weights.items()}
-    save_file(kept | more, folder / "model.safetensors")
-    return str(folder)
 
 
 @pytest.fixture(scope="module")
@@ -642,9 +495,9 @@ def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, w
         model.save_pretrained(folder)
         weights = muse_weights(model)
     else:
-        head = head_of(config_of(nested=written == "z-lab"))
+        head = head_of(zlab(nested=written == "z-lab"))
         weights = head.state_dict()
-        save(folder, config_of(nested=written == "z-lab"), weights)
+        save(folder, zlab(nested=written == "z-lab"), weights)
     draft = str(folder) if named == "a draft" else specdec.DFlash(str(folder))
     findings = {finding.topic: finding.sentence for finding in check_pair(plan_pair(saved_target, draft))}
     assert "up to 4 guesses" in findings["Cost"] or "up to 16 guesses" in findings["Cost"]
@@ -677,8 +530,8 @@ def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, w
     ],
 )
 def test_weights_that_do_not_fit_are_refused_in_a_sentence(tmp_path, saved_target, without, more, found) -> None:
-    weights = {name: weight for name, weight in head_of(config_of()).state_dict().items() if name != without}
-    folder = save(tmp_path / "head", config_of(), weights, **more)
+    weights = {name: weight for name, weight in head_of(zlab()).state_dict().items() if name != without}
+    folder = save(tmp_path / "head", zlab(), weights, **more)
     with pytest.raises(specdec.LoadFailed, match=found) as refusal:
         load_pair(saved_target, specdec.DFlash(folder))
     assert str(refusal.value).endswith(".") and "\n" not in str(refusal.value)
@@ -694,9 +547,9 @@ def test_a_head_of_another_kind_is_no_dflash_head(saved_target) -> None:
 
 def test_in_float16_the_features_are_joined_in_float32(tmp_path, saved_target) -> None:
     """Their sums exceed what float16 holds."""
-    weights = head_of(config_of()).state_dict()
+    weights = head_of(zlab()).state_dict()
     weights["fc.weight"] = weights["fc.weight"] * 1e5
-    folder = save(tmp_path / "head", config_of(), weights)
+    folder = save(tmp_path / "head", zlab(), weights)
     pair = load_pair(saved_target, folder, dtype="float16", draft_dtype="float16")
     head = pair.draft.head
     assert (head.fc.weight.dtype, head.norm.weight.dtype) == (torch.float32, torch.float16)

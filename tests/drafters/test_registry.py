@@ -210,6 +210,7 @@ NAMED = [
     ("gemma4-assistant:some/head", specdec.Gemma4Assistant("some/head")),
     ("some/model", DraftModel("some/model")),
     ("dflash:some/head", specdec.DFlash("some/head")),
+    ("dspark:some/head", specdec.DSpark("some/head")),
     ("prompt-lookup:2-4+mtp", specdec.Combined(specdec.PromptLookup(4, 2), specdec.Mtp())),
     ("suffix+some/model", specdec.Combined(specdec.Suffix(), DraftModel("some/model"))),
     ("recycling", specdec.Recycling()),

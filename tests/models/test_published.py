@@ -61,7 +61,7 @@ def test_servers_are_told_only_what_they_can_do(kind: str) -> None:
     assert all(flags.values())
     for engine in ("vLLM", "SGLang"):
         said = next((text for name, text in flags.items() if name.startswith(engine)), "")
-        needs = kind in ("model", "eagle3", "dflash", "gemma4-assistant")
+        needs = kind in ("model", "eagle3", "dflash", "dspark", "gemma4-assistant")
         assert ("some/draft" in said) == (needs and bool(said)), (kind, engine)
     assert not serving("no such way", "some/draft", 4)
 

@@ -166,7 +166,7 @@ def test_the_servers_draft_as_the_page_did(tmp_path):
 
 
 def test_the_servers_draft_with_the_layers_that_a_run_had(tmp_path):
-    """The servers draft with the run's EAGLE-3 head, DFlash head, MTP layers or Gemma 4 assistant."""
+    """The servers draft with the run's EAGLE-3 head, DFlash or DSpark head, MTP layers or Gemma 4 assistant."""
     codes = codes_of(HUB | HEAD)
     config = {"method": "eagle3", "model": "c/d", "num_speculative_tokens": 5}
     assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config
@@ -187,6 +187,14 @@ def test_the_servers_draft_with_the_layers_that_a_run_had(tmp_path):
     assert options(serve)["--speculative-algorithm"] == "DFLASH"
     assert options(serve)["--speculative-draft-model-path"] == "c/d"
     assert options(serve)["--speculative-num-draft-tokens"] == "6"  # the block, whose first token is known
+
+    sequential = {"draft": BLOCK["draft"] | {"kind": "dspark", "text": "dspark:c/d", "most_guesses": 4}}
+    codes = codes_of(HUB | sequential)
+    config = {"method": "dspark", "model": "c/d", "num_speculative_tokens": 4}
+    assert json.loads(options(served(codes["vLLM"], tmp_path))["--speculative-config"]) == config
+    serve, _ = commands(codes["SGLang"], tmp_path)
+    assert options(serve)["--speculative-algorithm"] == "DSPARK"
+    assert options(serve)["--speculative-dspark-block-size"] == "4"  # guesses, in a block whose rows all guess
 
     codes = codes_of(HUB | MTP)
     assert "specdec.Mtp()" in codes["specdec"] and "use_mtp=True" in codes["transformers"]
