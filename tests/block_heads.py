@@ -7,7 +7,6 @@ layers (z-lab, speculators, DeepSpec): over the whole text, without a cache, in 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from functools import cache
 from typing import Any
@@ -17,7 +16,6 @@ from comparison import Comparison
 from drafting import HIDDEN, VOCABULARY, randomised
 from enumeration import OfModel
 from fakes import generated, isolated_rng, prompt_of, rounds_of, tiny
-from safetensors.torch import save_file
 from transformers import GenerationConfig, MuseGlimmerConfig, MuseGlimmerForConditionalGeneration
 
 import specdec
@@ -251,11 +249,3 @@ def sampled_apart(
 
     texts, paths = distribution(write, every=acceptance == "block")
     return distance(texts, OfModel(pair.target, prompt, params).completed({(): 1.0})), paths
-
-
-def save(folder, config: dict, weights: dict[str, torch.Tensor] | None, **more: torch.Tensor) -> str:
-    folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config))
-    kept = {} if weights is None else {name: weight.contiguous().clone() for name, weight in weights.items()}
-    save_file(kept | more, folder / "model.safetensors")
-    return str(folder)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from comparison import FULL, HOURS
-from fakes import isolated_rng, prompt_of, rounds_of
+from fakes import byte_tokenizer, isolated_rng, prompt_of, rounds_of
+from safetensors.torch import save_file
 
 import specdec
 from specdec.drafters.eagle3_head import Eagle3Head, head_config
@@ -23,6 +28,31 @@ def randomised(module: torch.nn.Module, seed: int = 0) -> Any:
         for name, weight in module.named_parameters():
             torch.nn.init.normal_(weight, mean=float("norm" in name), std=0.3)
     return module.eval().requires_grad_(False)
+
+
+def save(folder: Path, config: dict[str, Any], weights: Mapping[str, torch.Tensor], **more: torch.Tensor) -> str:
+    """A checkpoint with these weights, in one file."""
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    kept = {name: weight.contiguous().clone() for name, weight in weights.items()}
+    save_file(kept | more, folder / "model.safetensors")
+    return str(folder)
+
+
+def save_target(target: Any, factory: pytest.TempPathFactory) -> str:
+    """The folder of a target with a tokenizer."""
+    folder = factory.mktemp("target")
+    target.save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@contextmanager
+def refused(said: str, error: type[Exception] = specdec.SpecdecError) -> Iterator[None]:
+    """What is done here raises ``error`` with sentences in one line that ``said`` matches."""
+    with pytest.raises(error, match=said) as refusal:
+        yield
+    assert str(refusal.value).endswith(".") and "\n" not in str(refusal.value)
 
 
 def config_of(**options: Any) -> dict[str, Any]:

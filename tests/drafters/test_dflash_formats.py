@@ -19,13 +19,12 @@ from block_heads import (
     read_head,
     require_text_of_generate,
     sampled_apart,
-    save,
     speculators,
     target_of,
 )
 from comparison import FULL
-from drafting import HIDDEN, VOCABULARY, require_close, require_drafts_from_scratch
-from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, rounds_of
+from drafting import HIDDEN, VOCABULARY, refused, require_close, require_drafts_from_scratch, save, save_target
+from fakes import generated, isolated_rng, prompt_of, rounds_of
 from pairwise import each_once
 
 import specdec
@@ -203,19 +202,15 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.fixture(scope="module")
 def saved_target(tmp_path_factory) -> str:
-    folder = tmp_path_factory.mktemp("target")
-    target_of().save_pretrained(folder)
-    byte_tokenizer().save_pretrained(folder)
-    return str(folder)
+    return save_target(target_of(), tmp_path_factory)
 
 
 @pytest.mark.parametrize("bad", BAD)
 def test_a_config_that_cannot_be_used_is_refused_in_a_sentence(tmp_path, saved_target, bad: str) -> None:
     """Before any weights are read."""
     config, said = BAD[bad]
-    with pytest.raises(specdec.SpecdecError, match=said) as refusal:
-        plan_pair(saved_target, save(tmp_path / "head", config, None))
-    assert str(refusal.value).endswith(".") and "\n" not in str(refusal.value)
+    with refused(said):
+        plan_pair(saved_target, save(tmp_path / "head", config, {}))
 
 
 @pytest.mark.parametrize("written", ["speculators", "a part of the vocabulary", "from the anchor", "DeepSpec"])
@@ -268,6 +263,5 @@ def test_weights_that_do_not_fit_are_refused_in_a_sentence(tmp_path, saved_targe
     config = FORMATS["a part of the vocabulary"]
     weights = {name: weight for name, weight in head_of(config).state_dict().items() if name != without}
     folder = save(tmp_path / "head", config, weights, **more)
-    with pytest.raises(specdec.LoadFailed, match=found) as refusal:
+    with refused(found, specdec.LoadFailed):
         load_pair(saved_target, specdec.DFlash(folder))
-    assert str(refusal.value).endswith(".") and "\n" not in str(refusal.value)
