@@ -6,7 +6,7 @@ before] to the logits of each, and the confidence head predicts how likely the g
 Names of options and weights follow DeepSpec (``deepspec/modeling/dspark/qwen3/modeling.py``, ``markov_head.py``,
 ``common.py``, ``eval/dspark/draft_ops.py``) and vLLM's ``speculators`` (``models/dspark``); vLLM reads both formats
 (``model_executor/models/qwen3_dspark.py``). Of DeepSpec's three Markov heads only the first ("vanilla") is read, as in
-vLLM; all released heads have that one.
+vLLM; DeepSpec's released heads all have that one.
 """
 
 from __future__ import annotations
