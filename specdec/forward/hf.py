@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
+from transformers.utils import ModelOutput
 
 from specdec.errors import IncompatiblePair
 from specdec.forward.accelerate_private import move_forward
@@ -35,9 +36,8 @@ class HFForward:
         self._states = RecurrentSnapshots(self._cache)
         self._length = 0
         self._tapped: Sequence[int] = ()
+        self._computes_all = False  # rows whose logits are not asked for, too
         self._hidden: Sequence[torch.Tensor] = ()
-        self._depth: int | None = None  # the number of layers, known where states are tapped
-        self._last = torch.empty(0)  # the output of the last layer in the last pass, where it is tapped
         self._keeps_logits = keeps_logits(model)
         self._takes_positions = "position_ids" in inspect.signature(type(model).forward).parameters
         self._window = unmasked_window(model)
@@ -57,20 +57,20 @@ class HFForward:
         return torch.cat(logits)
 
     def _pass(self, ids: torch.Tensor, start: int, keep: int | None) -> torch.Tensor:
-        kwargs: dict[str, Any] = {"logits_to_keep": keep} if keep and self._keeps_logits else {}
+        kwargs: dict[str, Any] = {}
+        if keep and self._keeps_logits:
+            # With a number, Gemma 4's layers that read the keys of other layers compute these rows only. Rows by their
+            # places leave the states of all rows as they are.
+            places = torch.arange(len(ids) - keep, len(ids), device=ids.device) if self._computes_all else keep
+            kwargs["logits_to_keep"] = places
         if self._takes_positions:
             # Positions from 0, as in ``generate``. Without this, RoBERTa and its relatives count from their padding id.
             kwargs["position_ids"] = torch.arange(start, start + len(ids), device=ids.device)[None]
-        if self._tapped:
-            kwargs["output_hidden_states"] = True
         self._length = start + len(ids)
         model = self._later if start else self._model
-        with self._keeping_last(model):
+        with tapped(model, self._tapped) as states:
             out = model(input_ids=ids[None], past_key_values=self._cache, use_cache=True, **kwargs)
-        if self._tapped:
-            self._hidden = [
-                self._last if number == self._depth else out.hidden_states[number][0] for number in self._tapped
-            ]
+        self._hidden = [states[number][0] for number in self._tapped]
         return out.logits[0, -keep:] if keep else out.logits[0]
 
     @cached_property
@@ -84,7 +84,7 @@ class HFForward:
 
     def tap(self, layers: Sequence[int]) -> None:
         self._tapped = layers
-        self._depth = self._model.config.get_text_config(decoder=True).num_hidden_layers
+        self._computes_all = bool(getattr(self._model.config.get_text_config(), "num_kv_shared_layers", 0))
 
     def features(self) -> torch.Tensor:
         first = self._hidden[0].device  # the layers of a target may be on several devices
@@ -97,25 +97,6 @@ class HFForward:
             return held.keys[0, :, :length], held.values[0, :, :length]
         low = max(0, held.keys.shape[-2] - window + 1)
         return held.keys[0, :, low:], held.values[0, :, low:]
-
-    @contextmanager
-    def _keeping_last(self, model: PreTrainedModel) -> Iterator[None]:
-        """Keep the last layer's output where it is tapped, because transformers hands it over after the norm only."""
-        layers = decoder_layers(model) if self._depth in self._tapped else None
-        if layers is None:
-            yield
-            return
-        ours = threading.get_ident()
-
-        def keep(module: nn.Module, given: Any, output: Any) -> None:
-            if threading.get_ident() == ours:  # the model may be in a pass of another thread too
-                self._last = (output[0] if isinstance(output, tuple) else output)[0]
-
-        handle = layers[-1].register_forward_hook(keep)
-        try:
-            yield
-        finally:
-            handle.remove()
 
     def greedy(self, ids: torch.Tensor, start: int, count: int, stop: DraftStop | None) -> None:
         """None: each pass is a call of the model."""
@@ -158,6 +139,36 @@ class HFForward:
             )
         if self._cache.get_seq_length() != length:
             raise IncompatiblePair(f"{name} leaves its cache empty, so it cannot go on where it stopped; use another.")
+
+
+@contextmanager
+def tapped(model: PreTrainedModel, numbers: Sequence[int]) -> Iterator[dict[int, torch.Tensor]]:
+    """The states (1, n, H) that ``Passes.tap`` describes, of a pass of ``model`` in this context.
+
+    transformers' ``output_hidden_states`` would keep those of all layers, which takes a lot of memory with a long
+    prompt, and has the last layer's output after the final norm only.
+    """
+    states: dict[int, torch.Tensor] = {}
+    layers, ours = decoder_layers(model) if numbers else None, threading.get_ident()
+
+    def keep(number: int, values: Any) -> None:
+        if threading.get_ident() == ours:  # the model may be in a pass of another thread too
+            states[number] = values[0] if isinstance(values, (tuple, ModelOutput)) else values
+
+    def hooked(number: int) -> Any:
+        if number == NORMED:
+            return model.get_decoder().register_forward_hook(lambda module, given, output: keep(number, output))
+        assert layers is not None  # a pair refuses a head that reads layers of another model
+        if number == len(layers):
+            return layers[-1].register_forward_hook(lambda module, given, output: keep(number, output))
+        return layers[number].register_forward_pre_hook(
+            lambda module, given, named: keep(number, given or named["hidden_states"]), with_kwargs=True
+        )
+
+    with ExitStack() as hooks:
+        for number in numbers:
+            hooks.callback(hooked(number).remove)
+        yield states
 
 
 def decoder_layers(model: PreTrainedModel) -> nn.ModuleList | None:
