@@ -94,6 +94,11 @@ def refuse_exit(config: Any, count: int) -> None:
         raise IncompatiblePair(f"Early exit after {count} layers, but the target has {depth}; use fewer.")
     if not any(map(attends, kinds[:count])):
         raise IncompatiblePair(f"None of the target's first {count} layers is an attention layer; use more.")
+    if shared := getattr(config, "num_kv_shared_layers", 0):
+        raise IncompatiblePair(
+            f"Early exit does not work with this target, whose last {shared} layers read the keys and values of "
+            "earlier ones; use prompt-lookup."
+        )
     if getattr(config, "hidden_size_per_layer_input", None):
         raise IncompatiblePair(
             "Early exit does not work with this target, which gives each layer an input of its own; use prompt-lookup."

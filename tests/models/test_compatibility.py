@@ -6,7 +6,7 @@ import pytest
 from all_types import CONTEXT, PROMPT, TYPES, VOCABULARY, outcome_of, small_config, small_model
 from fakes import prompt_of
 from pairwise import few
-from transformers import AutoConfig
+from transformers import AutoConfig, Gemma4ForCausalLM, Gemma4TextConfig
 
 import specdec
 from specdec.forward.model_info import context_length
@@ -54,6 +54,17 @@ def test_leaving_git_early_is_refused() -> None:
     with pytest.raises(specdec.IncompatiblePair, match="Early exit does not work with GIT"):
         specdec.Pair(model, specdec.EarlyExit(2))
     assert outcome_of("git").kind == "equal"
+
+
+@pytest.mark.parametrize("inputs", [0, 8])
+def test_leaving_layers_that_share_keys_early_is_refused(inputs: int) -> None:
+    """transformers refuses the config of such a view with an error of its own."""
+    shared = {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "layer_types": ["full_attention"] * 4}
+    sizes = {"vocab_size": 60, "hidden_size": 16, "hidden_size_per_layer_input": inputs}
+    model = Gemma4ForCausalLM(Gemma4TextConfig(**shared | sizes, vocab_size_per_layer_input=60)).eval()
+    for layers in (1, 2, 3):
+        with pytest.raises(specdec.IncompatiblePair, match="whose last 2 layers read the keys and values of earlier"):
+            specdec.Pair(model, specdec.EarlyExit(layers))
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "dbrx", "mpt", "whisper", "roberta", "ctrl", "llama"])
