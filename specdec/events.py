@@ -79,11 +79,11 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The first event. It has everything that is needed to run the same call again, unless ``gamma`` is "auto".
+    """The first event. It has everything that is needed to run the same call again.
 
-    "auto" chooses each draft length by measured times, so another call may choose other lengths. Greedy text is the
-    same all the same. Sampled text may differ, because all guesses and tests of a call draw from one generator. For
-    sampled text that a seed repeats, use a fixed draft length or ``ConfidenceStop``.
+    With ``gamma`` "auto" another greedy call may choose other draft lengths, because it measures what a round costs;
+    the text is the same. A sampled call (temperature above 0) estimates these costs from the sizes of the models, so
+    its seed repeats the lengths and the text.
 
     - ``lane``: the name of a row of ``specdec.lanes.table.LANES``.
     - ``prompt_ids``: the encoded prompt.

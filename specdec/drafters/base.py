@@ -35,21 +35,37 @@ class Finding:
     sentence: str
 
 
-class Planned(Protocol):
-    """What is known of a model before its weights are loaded."""
+class Sized(Protocol):
+    """The size of a model or of a drafting head, which is known before its weights are loaded and afterwards."""
 
     @property
-    def config(self) -> Any: ...
-    @property
-    def tokenizer(self) -> Any: ...
+    def config(self) -> Any: ...  # of a whole model
     @property
     def parameters(self) -> int: ...
     @property
     def bytes(self) -> float: ...
     @property
     def head(self) -> Any: ...  # the settings of a drafting head; None for a whole model
+
+
+class Planned(Sized, Protocol):
+    """What is known of a model before its weights are loaded."""
+
+    @property
+    def tokenizer(self) -> Any: ...
     @property
     def headers(self) -> Mapping[str, tuple[str, tuple[int, ...]]]: ...  # number type and shape of each weight
+
+
+class DraftWork(NamedTuple):
+    """What one pass of a draft reads: bytes of weights, through so many layers.
+
+    ``one_pass``: one pass makes all guesses of a draft; else each guess takes a pass.
+    """
+
+    bytes: float = 0.0
+    layers: int = 0
+    one_pass: bool = False
 
 
 class Loaded(NamedTuple):
@@ -110,6 +126,14 @@ class DraftMethod(ABC):
 
     def refuse(self, target_config: Any) -> None:  # noqa: B027 - most methods refuse nothing
         """Raise ``IncompatiblePair`` for a target whose config alone says that this method cannot work with it."""
+
+    def work(self, target: Sized, parts: Sequence[Sized]) -> DraftWork:
+        """What drafting for ``target`` reads. ``parts`` are the method's models and heads, before or after loading.
+
+        Unless a method says otherwise, each guess is a pass through all of them.
+        """
+        layers = (part.config.get_text_config(decoder=True).num_hidden_layers for part in parts if part.head is None)
+        return DraftWork(sum(part.bytes for part in parts), sum(layers))
 
     def parts(self) -> tuple[str, ...]:
         """Hub ids or folders of the causal language models that it needs besides the target."""
@@ -254,6 +278,12 @@ class NoDraft(Drafter):
         return 0.0
 
     def require_cache(self) -> None: ...
+
+
+def output_bytes(target: Sized) -> float:
+    """Bytes of the target's output matrix, if its numbers have the mean size of all."""
+    text = target.config.get_text_config(decoder=True)
+    return text.vocab_size * text.hidden_size * target.bytes / target.parameters
 
 
 def after_kind(text: str, kind: str) -> str | None:

@@ -12,7 +12,17 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from specdec.drafters.autoregressive import spliced
-from specdec.drafters.base import DraftChoices, Drafter, Finding, Planned, Proposal, nothing
+from specdec.drafters.base import (
+    DraftChoices,
+    Drafter,
+    DraftWork,
+    Finding,
+    Planned,
+    Proposal,
+    Sized,
+    nothing,
+    output_bytes,
+)
 from specdec.drafters.dflash_config import DFlashConfig
 from specdec.drafters.dflash_head import EMBEDDING, OUTPUT, DFlashHead
 from specdec.drafters.forms import form_of
@@ -66,8 +76,7 @@ class DFlash(TrainedHead):
         head: DFlashConfig = part.head
         read, whose = part.bytes - sum(bytes_of(part, name) for name in self.outside), "its"
         if not bytes_of(part, OUTPUT):
-            text = target.config.get_text_config(decoder=True)
-            read, whose = read + text.vocab_size * text.hidden_size * target.bytes / target.parameters, "the target's"
+            read, whose = read + output_bytes(target), "the target's"
         share = read / target.bytes
         yield Finding(
             "good" if share < 0.5 else "note",
@@ -82,6 +91,13 @@ class DFlash(TrainedHead):
             "Head",
             f"It reads the target's hidden states {ids} (0 is the embedding, {depth} the output of the last layer).",
         )
+
+    def work(self, target: Sized, parts: Sequence[Sized]) -> DraftWork:
+        (part,) = parts
+        head: DFlashConfig = part.head
+        matrix = output_bytes(target)  # an embedding of its own, which it does not read whole, has the same size
+        read = part.bytes - matrix if head.own_weights else part.bytes + matrix
+        return DraftWork(read, len(head.sights), one_pass=True)
 
     def refuse(self, target_config: Any) -> None:
         if isinstance(self.head, DFlashHead):

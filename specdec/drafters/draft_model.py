@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from specdec.drafters.autoregressive import ChainDraft, chain
-from specdec.drafters.base import Drafter, DraftMethod, Finding, Level, Loaded, Planned, Proposal
+from specdec.drafters.base import Drafter, DraftMethod, DraftWork, Finding, Level, Loaded, Planned, Proposal
 from specdec.drafters.cross_tokenizer import TranslatedDraft
 from specdec.drafters.forms import form_of
 from specdec.drafters.translation import Translation, tokenizer_difference
@@ -87,7 +87,7 @@ class DraftModel(DraftMethod):
                 f"Two tokenizers ({difference}) with {shared:,} tokens in common. The draft uses its own "
                 "vocabulary and its text is translated, so fewer guesses are kept than with one tokenizer.",
             )
-        yield _cost(target, draft)
+        yield _cost(target, draft, self.work(target, parts))
 
     def parts(self) -> tuple[str, ...]:
         return (self.model,) if isinstance(self.model, str) else ()
@@ -148,10 +148,10 @@ def _narrower(target: Planned, draft: Planned) -> Iterator[Finding]:
         yield Finding("note", "Draft context", f"{bound:,} tokens: this also limits the pair.")
 
 
-def _cost(target: Planned, draft: Planned) -> Finding:
+def _cost(target: Planned, draft: Planned, work: DraftWork) -> Finding:
     """What layers and parameters predict for the cost coefficient c."""
-    deep, shallow = (part.config.get_text_config(decoder=True).num_hidden_layers for part in (target, draft))
-    by_layers, by_size = shallow / deep, draft.bytes / target.bytes
+    deep, shallow = target.config.get_text_config(decoder=True).num_hidden_layers, work.layers
+    by_layers, by_size = shallow / deep, work.bytes / target.bytes
     low, high = sorted((by_layers, by_size))
     # At alpha 0.7 and c 0.5 the best length is 1, and the gain is at most 1.7 / 1.5 = 1.13 (Leviathan et al.
     # 2211.17192, Theorem 3.8). This leaves out the loop, and that checking two tokens takes longer than one.

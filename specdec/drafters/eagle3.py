@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from specdec.drafters.autoregressive import ChainDraft, spliced
-from specdec.drafters.base import Drafter, Finding, Planned, Proposal
+from specdec.drafters.base import Drafter, DraftWork, Finding, Planned, Proposal, Sized
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
 from specdec.drafters.forms import form_of
 from specdec.drafters.trained_head import TrainedHead
@@ -69,8 +69,8 @@ class Eagle3(TrainedHead):
 
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
         (head,) = parts
-        share, config = head.bytes / target.bytes, head.head
-        layers = config.layer.num_hidden_layers
+        config, work = head.head, self.work(target, parts)
+        share, layers = work.bytes / target.bytes, work.layers
         kind = "A P-EAGLE head" if config.parallel else "An EAGLE-3 head"
         guessing = "all guesses of a draft together read" if config.parallel else "a guess reads"
         yield Finding(
@@ -92,6 +92,11 @@ class Eagle3(TrainedHead):
             "Head",
             f"It reads the target's hidden states {ids} (0 is the embedding, {depth} the output of the last layer).",
         )
+
+    def work(self, target: Sized, parts: Sequence[Sized]) -> DraftWork:
+        (head,) = parts
+        config: HeadConfig = head.head
+        return DraftWork(head.bytes, config.layer.num_hidden_layers, config.parallel)
 
     def refuse(self, target_config: Any) -> None:
         if isinstance(self.head, Eagle3Head):

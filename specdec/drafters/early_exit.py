@@ -10,7 +10,17 @@ from typing import Any, ClassVar, Self
 
 from transformers import PreTrainedModel
 
-from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal, after_kind
+from specdec.drafters.base import (
+    Drafter,
+    DraftMethod,
+    DraftWork,
+    Finding,
+    Planned,
+    Proposal,
+    Sized,
+    after_kind,
+    output_bytes,
+)
 from specdec.drafters.draft_model import ModelDraft
 from specdec.drafters.forms import form_of
 from specdec.errors import IncompatiblePair, InvalidInput
@@ -75,6 +85,10 @@ class EarlyExit(DraftMethod):
             f"The first {self.layers} of {layers} layers: a draft pass costs about {share:.2f} of a target pass. "
             "Few targets guess well from their early layers without training for it.",
         )
+
+    def work(self, target: Sized, parts: Sequence[Sized]) -> DraftWork:
+        output, layers = output_bytes(target), target.config.get_text_config(decoder=True).num_hidden_layers
+        return DraftWork((target.bytes - output) * self.layers / layers + output, self.layers)
 
     def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:
         return replace(self, view=first_layers(target, self.layers))

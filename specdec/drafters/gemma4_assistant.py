@@ -11,7 +11,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from specdec.drafters.autoregressive import ChainDraft
-from specdec.drafters.base import Drafter, Finding, Planned, Proposal
+from specdec.drafters.base import Drafter, DraftWork, Finding, Planned, Proposal, Sized
 from specdec.drafters.forms import form_of
 from specdec.drafters.gemma4_assistant_head import SLIDING, TARGETS, AssistantConfig, Gemma4AssistantHead, Seen
 from specdec.drafters.trained_head import TrainedHead
@@ -55,14 +55,12 @@ class Gemma4Assistant(TrainedHead):
 
     def findings(self, target: Planned, parts: Sequence[Planned]) -> Iterator[Finding]:
         (head,) = parts
-        config: AssistantConfig = head.head
-        layer = config.layer
-        unread = (layer.vocab_size - config.candidates) * layer.hidden_size / head.parameters
-        share = head.bytes * (1 - unread) / target.bytes
+        config, work = head.head, self.work(target, parts)
+        share = work.bytes / target.bytes
         yield Finding(
             "good" if share < 0.25 else "note",
             "Cost",
-            f"A Gemma 4 assistant of {layer.num_hidden_layers} layers, which keep no cache: a guess reads {share:.2f} "
+            f"A Gemma 4 assistant of {work.layers} layers, which keep no cache: a guess reads {share:.2f} "
             "of the target's bytes.",
         )
         sources = config.sources(target.config)
@@ -70,6 +68,13 @@ class Gemma4Assistant(TrainedHead):
             f"{number} ({'a window' if kind == SLIDING else 'the whole text'})" for kind, number in sources.items()
         )
         yield Finding("good", "Head", f"It attends to the keys and values of the target's layers {read}.")
+
+    def work(self, target: Sized, parts: Sequence[Sized]) -> DraftWork:
+        (head,) = parts
+        config: AssistantConfig = head.head
+        layer = config.layer
+        unread = (layer.vocab_size - config.candidates) * layer.hidden_size / head.parameters
+        return DraftWork(head.bytes * (1 - unread), layer.num_hidden_layers)
 
     def refuse(self, target_config: Any) -> None:
         if isinstance(self.head, Gemma4AssistantHead):

@@ -13,7 +13,7 @@ from transformers.cache_utils import DynamicLayer, MtpCache
 from transformers.modeling_layers import MtpModel
 
 from specdec.drafters.autoregressive import ChainDraft, spliced
-from specdec.drafters.base import Drafter, DraftMethod, Finding, Planned, Proposal
+from specdec.drafters.base import Drafter, DraftMethod, DraftWork, Finding, Planned, Proposal, Sized, output_bytes
 from specdec.drafters.forms import form_of
 from specdec.drafters.qwen_mtp import declared, is_qwen, share_of_pass
 from specdec.errors import IncompatiblePair, InvalidInput
@@ -85,6 +85,11 @@ class Mtp(DraftMethod):
             "Cost",
             f"The target has {layers} MTP {how}. A guess costs about {share:.2f} of a target pass.",
         )
+
+    def work(self, target: Sized, parts: Sequence[Sized]) -> DraftWork:
+        """A guess is a pass through one of the layers; ``parts`` are all of them, after loading."""
+        read = sum(part.bytes for part in parts) / layers_of(target.config)
+        return DraftWork(read + output_bytes(target), 1)
 
     def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:
         if self.model is None:

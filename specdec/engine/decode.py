@@ -9,8 +9,9 @@ import torch
 from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
 from specdec.engine.acceptance import Acceptance, Lossless, acceptance_of
 from specdec.engine.observe import RoundValues, TargetStep, draft_tokens, observe_round
-from specdec.engine.policy import REREAD, Policy, lengths_of, next_draft, watch_drafts
+from specdec.engine.policy import REREAD, Policy, estimate_costs, lengths_of, next_draft, watch_drafts
 from specdec.engine.request import LaneCall, Request, make_call, make_request
+from specdec.engine.round_costs import estimated_costs
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind
 from specdec.forward.engine import Engine
 from specdec.forward.runner import Runner
@@ -31,8 +32,9 @@ def speculative(
     """Decode ``prompt`` speculatively: yield ``Started``, a ``Round`` for each target pass, and ``Finished``.
 
     ``prompt`` is a str, a list of chat messages, or a LongTensor (n,) or (1, n). ``gamma`` is how many tokens the draft
-    proposes a round, from 0 to 16; 0 is plain decoding by the same loop. "auto" chooses the number in each round. A
-    policy such as ``ConfidenceStop`` chooses it by rules of its own.
+    proposes a round, from 0 to 16; 0 is plain decoding by the same loop. "auto" chooses the number in each round,
+    in greedy calls by measured costs, in sampled ones by costs estimated from the sizes of the models, so that a seed
+    repeats the text. A policy such as ``ConfidenceStop`` chooses it by rules of its own.
 
     ``acceptance`` "lossless" keeps the target's distribution; greedy text is the target's own. "block" is lossless too:
     it judges a sampled draft as a whole and keeps more of it (Sun et al. 2403.10444). "top-k" is not lossless: it keeps
@@ -55,7 +57,10 @@ def decode(request: Request, gamma: int | str | Policy, acceptance: Acceptance =
 
 def _rounds(call: LaneCall) -> Iterator[Event]:
     yield call.started
-    clock, policy, inference = CallClock(), lengths_of(call.policy), torch.inference_mode()
+    policy, inference = lengths_of(call.policy), torch.inference_mode()
+    if not call.params.greedy:  # the text depends on the draft lengths, and a seed must repeat it
+        estimate_costs(policy, lambda: estimated_costs(call.pair))
+    clock = CallClock()
     with call.new_engine() as engine:
         # The engine may use the run's buffers again in other calls. In this mode they are made as inference tensors,
         # whatever the mode of this call's reader is.

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar, Protocol, cast
 
 from specdec.closed_forms import expected_tokens
+from specdec.engine.fits import Line, Mean
 from specdec.errors import BadSetting, InvalidInput, identified, quoted
 from specdec.events import MAX_GAMMA, Round, check_gamma, require_number
 from specdec.runtime.stopping import DraftStop, log_odds, sigmoid
@@ -43,6 +44,13 @@ class GammaSchedule(Protocol):
 
     def saw(self, event: Round) -> None:
         """Take note of a round."""
+
+
+class RoundCosts(Protocol):
+    """The estimated costs of a pair's rounds: ``round_costs.EstimatedCosts``."""
+
+    def of(self, event: Round) -> Round:
+        """``event`` with estimated times in place of measured ones."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,10 @@ class AutoGamma:
     """Choose each round's length from 0 to 16: the one with the highest expected tokens/s.
 
     It is computed from the acceptance and the pass times of this call so far, by the closed form of Leviathan et al.
-    2211.17192, Theorem 3.8. Where the host need not wait for the device, a draft with probabilities of its own ends as
+    2211.17192, Theorem 3.8. In sampled calls (temperature above 0) times are estimated from the sizes of the models, so
+    that a seed repeats the lengths and the text. In greedy calls they are measured; the text does not depend on them.
+
+    Where the host need not wait for the device, a draft with probabilities of its own ends as
     soon as one more guess would cost more than it is expected to gain.
     """
 
@@ -167,6 +178,12 @@ def watch_drafts(lengths: GammaSchedule, able: bool) -> None:
         lengths.may_stop = able
 
 
+def estimate_costs(lengths: GammaSchedule, costs_of: Callable[[], RoundCosts]) -> None:
+    """Let ``lengths`` decide by estimated costs, not by measured ones. Only ``AutoGamma`` decides by costs."""
+    if isinstance(lengths, Chooser):
+        lengths.costs = costs_of()
+
+
 def next_draft(lengths: GammaSchedule) -> tuple[int, DraftStop | None]:
     """How many tokens to draft next, and what ends the draft early.
 
@@ -195,7 +212,7 @@ def _confidence_of(lengths: GammaSchedule) -> float | None:
 
 
 class Chooser:
-    """The state of ``AutoGamma`` in one call.
+    """The state of ``AutoGamma`` in one call. With ``costs``, what is called measured below is estimated by them.
 
     Expected tokens a second at length g are expected_tokens(alpha, g) / (D(g) + T(g + 1)) (Leviathan et al. 2211.17192,
     Theorem 3.8). D is the time of g draft passes and T that of a target pass over g + 1 rows. Both are straight lines
@@ -215,6 +232,7 @@ class Chooser:
 
     least_confidence = None
     may_stop = False  # set by the loop
+    costs: RoundCosts | None = None  # set by the loop in sampled calls: estimated times count, not measured ones
     _LEARN = 0.08
     _PLAN_EVERY = 4  # rounds
     # A line needs two lengths. The times of the first draft do not count: caches are cold, kernels are being chosen.
@@ -268,6 +286,8 @@ class Chooser:
     def saw(self, event: Round) -> None:
         if event.index == 0:  # the prefill
             return
+        if self.costs is not None:
+            event = self.costs.of(event)
         self._rounds += 1
         statuses = [token.status for token in event.draft or ()]
         if statuses:
@@ -325,53 +345,6 @@ class Chooser:
             rows += min(REREAD, tokens * (1 - whole) / max(whole, 1e-9))
         seconds = self._checking.at(rows) + (self._drafting.at(gamma) if gamma else 0.0)
         return tokens / max(seconds, 1e-9)
-
-
-class Mean:
-    """A mean in which newer samples weigh more."""
-
-    def __init__(self, forget: float = 0.9):
-        self._forget, self.count, self.value = forget, 0.0, 0.0
-
-    def add(self, value: float) -> None:
-        self.count = self._forget * self.count + 1
-        self.value += (value - self.value) / self.count
-
-
-class Line:
-    """A least-squares line of seconds against a number of passes or rows. It never falls, and is not negative at 0.
-
-    Newer samples weigh more. A sample counts for at most twice the expected value, because a machine may stall.
-    """
-
-    def __init__(self, forget: float = 0.95):
-        self._forget = forget
-        self._n = self._x = self._y = self._xx = self._xy = 0.0
-
-    def add(self, x: float, y: float) -> None:
-        if self._n > 2:
-            y = min(y, 2 * self.at(x))
-        sums = (self._n, self._x, self._y, self._xx, self._xy)
-        new = (1.0, x, y, x * x, x * y)
-        self._n, self._x, self._y, self._xx, self._xy = (
-            self._forget * old + term for old, term in zip(sums, new, strict=True)
-        )
-
-    def at(self, x: float) -> float:
-        if not self._n:
-            return 0.0
-        mean_x, mean_y = self._x / self._n, self._y / self._n
-        return mean_y + self.slope * (x - mean_x)
-
-    @property
-    def slope(self) -> float:
-        """Seconds that one pass or row more takes; 0 if nothing was measured."""
-        if not self._n:
-            return 0.0
-        mean_x, mean_y = self._x / self._n, self._y / self._n
-        spread = self._xx / self._n - mean_x**2
-        slope = (self._xy / self._n - mean_x * mean_y) / spread if spread > 1e-9 else 0.0
-        return min(max(0.0, slope), mean_y / mean_x)
 
 
 def gamma_of(text: str) -> int | str:

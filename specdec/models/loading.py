@@ -22,6 +22,7 @@ from specdec.drafters.registry import method_of
 from specdec.errors import BadSetting, IncompatiblePair, InvalidInput, LoadFailed, identified, quoted
 from specdec.forward.model_info import set_revision
 from specdec.forward.native.availability import why_torch
+from specdec.forward.pass_size import EXPERTS
 from specdec.models.checkpoint import Checkpoint, Progress, as_load_failed
 from specdec.models.compatibility import refuse_unsuitable, refuse_untimed
 from specdec.models.gguf_file import options as gguf_options
@@ -37,7 +38,6 @@ from specdec.runtime.memory import free_bytes
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 EMBEDDED_NAME = "embedded"  # of the target and of the draft model that ship with the package
 _DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in DTYPES}
-EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # the names under which configs count experts
 
 
 @dataclass(frozen=True, eq=False)

@@ -119,6 +119,13 @@ class Pair:
     def _wants_graphs(self) -> bool:
         return self.engine == "graph" or (self.engine == "auto" and self.device.type == "cuda")
 
+    @property
+    def rounds_draft(self) -> bool:
+        """Whether passes of the draft model read its weights in 8 bits: where it is asked for and they run in C."""
+        draft = guessing(self.draft)
+        rounds = isinstance(draft, DraftModel) and draft.rounded and not self.uses_graphs
+        return rounds and not any(map(why_torch_passes, self.models(drafting=True)[1:]))
+
     def _no_graphs(self) -> str | None:
         """Why the graph engine cannot run this pair, in a sentence; None if it can."""
         if self.draft is not None and (reason := self.draft.no_graphs):
@@ -188,9 +195,7 @@ class Pair:
                 next(filter(None, map(why, self.draft.models)), None) for why in (why_not_lean, why_torch_passes)
             )
             facts["draft"] = {**facts["draft"], "own_forward": forward, "torch_passes": products}
-            draft = guessing(self.draft)
-            rounds = isinstance(draft, DraftModel) and draft.rounded
-            rounded = rounds and products is None and not self.uses_graphs
+            rounded = self.rounds_draft
             if rounded:
                 facts["draft"]["dtype"] = "int8"
             if any([copy_weights(model, rounded) for model in self.draft.models]):

@@ -20,16 +20,16 @@ from specdec.drafters.prompt_lookup import PromptLookup
 from specdec.errors import IncompatiblePair, LoadFailed
 from specdec.forward.lean_check import undescribed
 from specdec.forward.model_info import context_length
+from specdec.forward.pass_size import experts_of, touched
 from specdec.models.checkpoint import as_load_failed
 from specdec.models.compatibility import recurrent_layers
-from specdec.models.loading import EXPERTS, PairPlan, Part, must_spread
+from specdec.models.loading import PairPlan, Part, must_spread
 from specdec.models.memory import gigabytes
 from specdec.models.published import published_for
 from specdec.models.unread import mtp_layers
 from specdec.runtime.memory import free_bytes
 
 CHECKED = 6  # tokens of a check at the default draft length
-CHOSEN = ("num_experts_per_tok", "moe_topk", "top_k_experts", "moe_k")  # the names under which configs say how many
 
 
 def check_pair(plan: PairPlan) -> list[Finding]:
@@ -89,16 +89,15 @@ def _experts(target: Part) -> Iterator[Finding]:
     Each token reads k of its E experts. If tokens chose them independently of each other, w tokens would read
     E (1 - (1 - k / E)^w) of them in the mean. Neighbours choose alike, so fewer are read.
     """
-    text = _text(target)
-    experts = next((found for name in EXPERTS if isinstance(found := getattr(text, name, None), int)), 0)
-    chosen = next((found for name in CHOSEN if isinstance(found := getattr(text, name, None), int)), 0)
-    if not 0 < chosen < experts:
+    found = experts_of(target.config)
+    if found is None:
         return
-    touched = experts * (1 - (1 - chosen / experts) ** CHECKED)
+    experts, chosen = found
+    read = touched(experts, chosen, CHECKED)
     yield Finding(
         "note",
         "Experts",
-        f"A token reads {chosen} of {experts} experts, and a check of {CHECKED} tokens up to about {touched:.0f}. So a "
+        f"A token reads {chosen} of {experts} experts, and a check of {CHECKED} tokens up to about {read:.0f}. So a "
         "longer draft takes longer to check (v grows), and the best \u03b3 is shorter than for a dense target.",
     )
 

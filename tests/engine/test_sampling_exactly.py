@@ -350,11 +350,11 @@ def test_a_policy_that_looks_at_what_was_accepted(drafting: str) -> None:
     assert difference(pair_of(drafting), NARROW, Grows(), tokens=5) < CLOSE
 
 
-def test_the_automatic_length(monkeypatch) -> None:
-    """It chooses by acceptance and by seconds; here every pass takes as long, so that a path can be walked again."""
+@pytest.mark.parametrize("drafting", METHODS)
+def test_the_automatic_length(drafting: str, monkeypatch) -> None:
+    """It chooses by acceptance and by estimated costs, which do not change, so that a path can be walked again."""
     monkeypatch.setattr(Chooser, "_OPENING", (1, 2))
-    monkeypatch.setattr(decode_module, "between", lambda start, end: 1.0)
-    assert difference(pair_of("model"), NARROW, AutoGamma(), tokens=5) < CLOSE
+    assert difference(pair_of(drafting), NARROW, AutoGamma(), tokens=5) < CLOSE
 
 
 @pytest.mark.parametrize("drafting", ["model", "early exit", "other tokenizer"])

@@ -1,0 +1,113 @@
+"""What a round costs, estimated from the sizes of a pair's models. No clock is read, so a pair's costs never change.
+
+γ "auto" decides by them in sampled calls. By measured times it would choose other draft lengths in each run, and with
+them the same seed would write another text: all guesses and tests of a call draw from one generator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from specdec.drafters.base import DraftMethod, DraftWork
+from specdec.drafters.combined import Combined, guessing
+from specdec.events import Round
+from specdec.forward.model_info import why_torch_passes
+from specdec.forward.pass_size import PassSize, head_size, model_size
+from specdec.models.compatibility import recurrent_layers
+from specdec.models.pair import Pair
+
+
+class PassRates(NamedTuple):
+    """How long a pass takes beside reading its weights.
+
+    layer   the time of starting the operations of a layer, in bytes that are read meanwhile
+    choice  the time of choosing a token from a pass's logits, in such bytes
+    rows    so many rows take as long as one, because a pass waits for the weights
+    row     the time that each further row adds, as a share of the time of reading the weights
+    """
+
+    layer: float
+    choice: float
+    rows: int
+    row: float
+
+
+# Rounded from passes over one row and over several on AMD EPYC and NVIDIA H200 (docs/performance.md), and from the time
+# of sampled guesses there.
+IN_C = PassRates(layer=1e5, choice=3e6, rows=4, row=0.15)
+BY_TORCH = PassRates(layer=3e6, choice=3e6, rows=1, row=0.07)
+ON_GPU = PassRates(layer=2.5e8, choice=2.5e8, rows=16, row=0.01)
+IN_GRAPHS = PassRates(layer=6e7, choice=6e7, rows=16, row=0.01)
+COPY = 0.01  # of recurrent state, in target passes over one row
+
+
+@dataclass(frozen=True)
+class EstimatedCosts:
+    """The costs of a pair's rounds, in bytes that are read meanwhile."""
+
+    target: PassSize
+    layers: int
+    target_rates: PassRates
+    draft: DraftWork
+    draft_rates: PassRates
+    copies: str | None  # the kind of a combination's first way, which copies; None for a pair that drafts in one way
+    stateful: bool
+
+    def of(self, event: Round) -> Round:
+        """``event`` with estimated times in place of measured ones, in target passes over one row."""
+        guesses, one = len(event.draft or ()), self._check(1)
+        return replace(
+            event,
+            draft_seconds=0.0 if event.drafted_by == self.copies is not None else self._draft(guesses) / one,
+            verify_seconds=self._check(guesses + 1 + event.reread) / one,
+            state_seconds=COPY if self.stateful and guesses else 0.0,
+        )
+
+    def _check(self, rows: int) -> float:
+        return _pass(self.target.bytes_of(rows), self.layers, rows, self.target_rates)
+
+    def _draft(self, guesses: int) -> float:
+        work, rates = self.draft, self.draft_rates
+        if not guesses or not work.bytes:  # a copied guess is not chosen either
+            return 0.0
+        if work.one_pass:
+            return _pass(work.bytes, work.layers, guesses, rates) + (guesses - 1) * rates.choice
+        return guesses * _pass(work.bytes, work.layers, 1, rates)
+
+
+def estimated_costs(pair: Pair) -> EstimatedCosts:
+    """The costs of ``pair``, which depend on its models, its engine, and on what runs the passes."""
+    target, draft = model_size(pair.target), guessing(pair.draft)
+    return EstimatedCosts(
+        target=target,
+        layers=pair.target.config.get_text_config(decoder=True).num_hidden_layers,
+        target_rates=_rates(pair, why_torch_passes(pair.target) is None),
+        draft=DraftWork() if draft is None else draft.work(target, _parts(pair, draft)),
+        draft_rates=_rates(pair, draft is not None and _in_c(pair, draft)),
+        copies=pair.draft.first.kind if isinstance(pair.draft, Combined) else None,
+        stateful=bool(recurrent_layers(pair.target.config)),
+    )
+
+
+def _pass(read: float, layers: int, rows: int, rates: PassRates) -> float:
+    """The time of a pass and of one choice, in bytes that are read meanwhile."""
+    return read * (1 + rates.row * max(0, rows - rates.rows)) + layers * rates.layer + rates.choice
+
+
+def _parts(pair: Pair, draft: DraftMethod) -> list[PassSize]:
+    models = [model_size(model) for model in draft.models]
+    if pair.rounds_draft:
+        models = [replace(model, bytes=float(model.parameters)) for model in models]
+    return [*models, *map(head_size, draft.heads)]
+
+
+def _in_c(pair: Pair, draft: DraftMethod) -> bool:
+    """Whether passes of the draft run in C. Early exit runs the target's own."""
+    return not draft.heads and all(why_torch_passes(model) is None for model in draft.models or (pair.target,))
+
+
+def _rates(pair: Pair, in_c: bool) -> PassRates:
+    if pair.device.type != "cpu":
+        return IN_GRAPHS if pair.uses_graphs else ON_GPU
+    return IN_C if in_c else BY_TORCH
