@@ -11,11 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from block_heads import CONFIDENT, deepspec, zlab
+from block_heads import head_of as block_head
+from block_heads import pair_of as block_pair
+from block_heads import target_of as block_target
 from drafting import head_of
 from fakes import generated, noisy_copy, prompt_of, rounds_of, tiny
 from test_combined import combined, eagle_pair, model_pair, target_of, translated_pair
-from test_dflash import config_of as dflash_config
-from test_dflash import head_of as dflash_head
 from test_gemma4_assistant import config_of as assistant_config
 from test_gemma4_assistant import grouped
 from test_gemma4_assistant import head_of as assistant
@@ -62,7 +64,8 @@ PAIRS: dict[str, Callable[[], specdec.Pair]] = {
     "a P-EAGLE head": lambda: specdec.Pair(target_of(), specdec.Eagle3(head_of(parallel()))),
     "MTP layers": partial(mtp_pair, "glm4_moe", 2),
     "the MTP layer of Qwen": partial(qwen_mtp_pair, "qwen3_5_text"),
-    "a DFlash head": lambda: specdec.Pair(target_of(), specdec.DFlash(dflash_head(dflash_config()))),
+    "a DFlash head": lambda: block_pair(block_target(), block_head(zlab())),
+    "a DSpark head": lambda: block_pair(block_target(), block_head(deepspec(**CONFIDENT))),
     "a Gemma 4 assistant": lambda: specdec.Pair(
         gemma4(), specdec.Gemma4Assistant(assistant(assistant_config(**grouped())))
     ),
@@ -206,7 +209,7 @@ def test_what_a_draft_reads(drafting: str) -> None:
         assert found.draft == DraftWork()
     else:
         assert found.draft.bytes > 0 and found.draft.layers > 0
-    assert found.draft.one_pass == (drafting in ("a P-EAGLE head", "a DFlash head"))
+    assert found.draft.one_pass == (drafting in ("a P-EAGLE head", "a DFlash head", "a DSpark head"))
     assert found.stateful == (drafting in ("recurrent state", "the MTP layer of Qwen"))
 
 
