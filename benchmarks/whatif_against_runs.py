@@ -15,9 +15,10 @@ from itertools import chain
 import specdec
 from specdec.cli.arguments import leave_a_core
 from specdec.engine.request import machine_facts
+from specdec.measure.costs import Costs
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.trials import INTERVAL
-from specdec.measure.whatif import Calibration, Costs, what_if
+from specdec.measure.whatif import Calibration, what_if
 from specdec.models.pair import silence_libraries
 
 GAMMAS = range(9)

@@ -259,3 +259,14 @@ def require_number(name: str, value: object, low: float, high: float, above: boo
     if not (low <= value <= high) or (above and value == low):
         bounds = f"above {low} and at most {high}" if above else f"from {low} to {high}"
         raise BadSetting(f"{name} is {value}; give a number {bounds}.")
+
+
+def longest_draft(facts: PairFacts) -> int:
+    """The most guesses that a draft of the pair can have: a block drafter's own bound, else ``MAX_GAMMA``.
+
+    A combination has no bound, because a copied draft may be longer than a block.
+    """
+    draft = facts["draft"]
+    if draft is None or draft["kind"] == "combined":
+        return MAX_GAMMA
+    return min(MAX_GAMMA, draft.get("most_guesses", MAX_GAMMA))

@@ -62,7 +62,7 @@ class DraftFacts(TypedDict):
     - ``max_ngram``, ``min_ngram``: tokens that prompt lookup looks for.
     - ``layer_ids``: which hidden states a head reads.
     - ``one_pass``: whether a draft takes one pass, whatever its length. Missing where it does not.
-    - ``most_guesses``: how many guesses such a head makes at most. Missing without a bound.
+    - ``most_guesses``: how many guesses such a draft has at most. Missing without a bound.
     - ``more``: what a method of another package says besides.
     """
 
@@ -154,3 +154,8 @@ class MachineFacts(TypedDict):
     threads: _Count
     device: _Text
     gpu: NotRequired[_Text]
+
+
+def takes_one_pass(facts: PairFacts) -> bool:
+    """Whether a draft of the pair takes one pass, whatever its length. Such a way to draft is a block drafter."""
+    return bool(facts["draft"] and facts["draft"].get("one_pass"))

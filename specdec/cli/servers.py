@@ -220,7 +220,7 @@ def _print_table(
     found: Sequence[Trial],
     plan: Plan,
 ) -> None:
-    rows = sweep_rows(summarise(found))
+    rows = sweep_rows(summarise(found), one_pass=False)  # a server does not tell what a draft costs
     console.print(terminal_table(sweep_table(rows, marked(rows, found, plan))))
     for server in servers:
         engine = " ".join(filter(None, [server.engine.name, server.version]))

@@ -18,19 +18,20 @@ from specdec.cli.exports import export_trials
 from specdec.cli.output import Output, console_of, prompt_of
 from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.errors import SpecdecError
-from specdec.events import SamplingParams
+from specdec.events import SamplingParams, longest_draft
+from specdec.facts import takes_one_pass
 from specdec.lanes.table import BASELINE, LOOP, lane_configs
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import PromptItem, read_prompts
 from specdec.measure.results.file import ResultsFile, measured_on
 from specdec.measure.roofline import limit_of, limit_record
 from specdec.measure.summary import summarise
-from specdec.measure.sweep import CONFIGS
+from specdec.measure.sweep import CONFIGS, within
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair, silence_libraries
 from specdec.report import provenance
 from specdec.report.benchmark import benchmark_json, shares_of_limit, show_limit, terminal_table
-from specdec.report.sweep import marked, overall, sweep_rows, sweep_table, theory_note
+from specdec.report.sweep import block_note, marked, overall, sweep_rows, sweep_table, theory_note
 
 NAMES = OPTIONS | {"gamma": "--gammas"}
 
@@ -43,8 +44,9 @@ def main(arguments: Namespace) -> None:
     problem: SpecdecError | None = None
     stopped = False
     try:
-        plan = _asked(arguments)
+        plan = _asked(arguments)  # refuses bad settings before the pair is loaded
         pair = pair_of(arguments)
+        plan = plan if arguments.gammas else within(plan, longest_draft(pair.facts()))
         file = ResultsFile(arguments.results, pair, plan) if arguments.results else None
         known = file.read() if file else []
         steps = trials(pair, plan, {trial.key for trial in known})  # refuses what cannot run
@@ -52,7 +54,7 @@ def main(arguments: Namespace) -> None:
         if file:
             file.begin(known)
         found += known
-        stopped = not _measure(console, plan, steps, file, found, arguments.json)
+        stopped = not _measure(console, plan, steps, file, found, arguments.json, takes_one_pass(pair.facts()))
     except SpecdecError as error:
         if not found:
             raise refused(error, NAMES) from error
@@ -93,6 +95,7 @@ def _measure(
     file: ResultsFile | None,
     found: list[Trial],
     silent: bool,
+    one_pass: bool,
 ) -> bool:
     """Add the trials to ``found`` and to the file; the table grows meanwhile, unless ``silent``. False after Ctrl-C."""
     bar = Progress(TextColumn("Measuring"), BarColumn(), TimeRemainingColumn())
@@ -105,13 +108,13 @@ def _measure(
                 file.add(trial)
             bar.advance(task)
             if live:
-                live.update(Group(_table(found, plan), bar))
+                live.update(Group(_table(found, plan, one_pass), bar))
         return True
     return False
 
 
-def _table(found: Sequence[Trial], plan: Plan) -> RenderableType:
-    rows = sweep_rows(summarise(found))
+def _table(found: Sequence[Trial], plan: Plan, one_pass: bool) -> RenderableType:
+    rows = sweep_rows(summarise(found), one_pass)
     return terminal_table(sweep_table(rows, marked(rows, found, plan)))
 
 
@@ -120,8 +123,10 @@ def _report(console: Output, pair: Pair, plan: Plan, found: list[Trial], limit: 
     console.print(f"Pair: {provenance.pair_line(facts)}")
     count = len(plan.prompts)
     console.print(f"{count} prompt{'s' * (count != 1)}, {plan.params.max_new_tokens} tokens each.")
-    console.print(_table(found, plan))
-    result = overall(found, plan, shares_of_limit(limit), provenance.takes_one_pass(facts))
-    console.print(" ".join(filter(None, [result.headline, *(note.text for note in result.notes), theory_note(found)])))
+    one_pass = takes_one_pass(facts)
+    console.print(_table(found, plan, one_pass))
+    result = overall(found, plan, shares_of_limit(limit), one_pass)
+    more = [block_note(facts), theory_note(sweep_rows(summarise(found), one_pass))]
+    console.print(" ".join(filter(None, [result.headline, *(note.text for note in result.notes), *more])))
     if found:
         show_limit(console, limit)

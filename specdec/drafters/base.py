@@ -112,7 +112,9 @@ class DraftMethod(ABC):
         - ``depends_on_start``: whether a guess depends on the place where its draft began, and not only on the text
           before it, guesses included; also whether a draft may be shorter than it was asked to be. If so, one run does
           not tell what other draft lengths would have guessed, and "What if" (``measure/whatif.py``) refuses to compute
-          them.
+          them. For a block drafter it computes expected values.
+        - ``one_pass``: True of a block drafter: a draft takes one pass, whatever its length. ``most_guesses``: how many
+          guesses it has at most.
         - the further fields of ``DraftFacts`` that fit; what a method of another package says besides is in ``more``.
         """
 

@@ -9,10 +9,10 @@ import torch
 from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
 from specdec.engine.acceptance import Acceptance, Lossless, acceptance_of
 from specdec.engine.observe import RoundValues, TargetStep, draft_tokens, observe_round
-from specdec.engine.policy import REREAD, Policy, estimate_costs, lengths_of, next_draft, watch_drafts
+from specdec.engine.policy import REREAD, Policy, estimate_costs, lengths_of, next_draft, tell_of_drafts
 from specdec.engine.request import LaneCall, Request, make_call, make_request
 from specdec.engine.round_costs import estimated_costs
-from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind
+from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind, longest_draft
 from specdec.forward.engine import Engine
 from specdec.forward.runner import Runner
 from specdec.models.pair import Pair, Prompt
@@ -67,7 +67,8 @@ def _rounds(call: LaneCall) -> Iterator[Event]:
         with inference:
             run = _Run(call, engine, clock)
             event = run.prefill()
-        watch_drafts(policy, run.drafter.watches and not run.context.blocks_host)
+        may_stop = run.drafter.watches and not run.context.blocks_host
+        tell_of_drafts(policy, may_stop, longest_draft(call.started.pair))
         prefill_seconds = event.elapsed_seconds
         while True:
             policy.saw(event)

@@ -172,10 +172,13 @@ def lengths_of(policy: Policy) -> GammaSchedule:
     return lengths
 
 
-def watch_drafts(lengths: GammaSchedule, able: bool) -> None:
-    """Tell ``lengths`` whether a draft can end by the chances of its guesses. Only ``AutoGamma`` asks for that."""
+def tell_of_drafts(lengths: GammaSchedule, may_stop: bool, longest: int = MAX_GAMMA) -> None:
+    """Tell ``lengths`` whether a draft can end by the chances of its guesses, and how many a draft has at most.
+
+    Only ``AutoGamma`` asks for that.
+    """
     if isinstance(lengths, Chooser):
-        lengths.may_stop = able
+        lengths.may_stop, lengths.longest = may_stop, longest
 
 
 def estimate_costs(lengths: GammaSchedule, costs_of: Callable[[], RoundCosts]) -> None:
@@ -216,7 +219,9 @@ class Chooser:
 
     Expected tokens a second at length g are expected_tokens(alpha, g) / (D(g) + T(g + 1)) (Leviathan et al. 2211.17192,
     Theorem 3.8). D is the time of g draft passes and T that of a target pass over g + 1 rows. Both are straight lines
-    fitted to what was measured; the theorem takes T as constant. Newer samples weigh more, because the text changes.
+    fitted to what was measured; the theorem takes T as constant. D of a block drafter, whose draft is one pass, comes
+    out level. No length above the longest draft of such a draft is considered. Newer samples weigh more, because the
+    text changes.
 
     Where 0 is best, nothing is drafted, and a short draft now and then checks whether that is still so. Elsewhere a
     neighbour of the best length is tried now and then, because a line needs more than one point. For a target with
@@ -231,8 +236,9 @@ class Chooser:
     """
 
     least_confidence = None
-    may_stop = False  # set by the loop
-    costs: RoundCosts | None = None  # set by the loop in sampled calls: estimated times count, not measured ones
+    may_stop = False  # set by the loop, as the next two
+    longest = MAX_GAMMA
+    costs: RoundCosts | None = None  # in sampled calls: estimated times count, not measured ones
     _LEARN = 0.08
     _PLAN_EVERY = 4  # rounds
     # A line needs two lengths. The times of the first draft do not count: caches are cold, kernels are being chosen.
@@ -266,7 +272,7 @@ class Chooser:
         if self._rounds < len(self._OPENING):
             return self._OPENING[self._rounds]
         if not self.may_stop:
-            best = max(range(MAX_GAMMA + 1), key=self._gain)
+            best = max(range(self.longest + 1), key=self._gain)
         else:
             if self._rounds - self._planned >= self._PLAN_EVERY:
                 self._plan()
@@ -274,9 +280,9 @@ class Chooser:
         if best:
             self._resting, self._wait = 0, 16
             if self.may_stop:
-                return MAX_GAMMA
+                return self.longest
             turn, rest = divmod(self._rounds, self._NEIGHBOUR_EVERY)
-            return best if rest else min(MAX_GAMMA, max(1, best + (2 if turn % 2 else -2)))
+            return best if rest else min(self.longest, max(1, best + (2 if turn % 2 else -2)))
         self._resting += 1
         if self._resting < self._wait:
             return 0
@@ -322,13 +328,13 @@ class Chooser:
     def _plan(self) -> None:
         """Compute what ends the drafts of the next rounds, and the best length without that."""
         self._planned, alpha = self._rounds, self._accepted / self._tested
-        self._best = max(range(MAX_GAMMA + 1), key=self._gain)
-        costs = [self._drafting.at(n) + self._at(n + 1) for n in range(MAX_GAMMA + 1)]
+        self._best = max(range(self.longest + 1), key=self._gain)
+        costs = [self._drafting.at(n) + self._at(n + 1) for n in range(self.longest + 1)]
         rate = self._tokens / max(self._seconds, 1e-9)
-        gains = [*accumulate(alpha**n for n in range(1, MAX_GAMMA + 1))]
+        gains = [*accumulate(alpha**n for n in range(1, self.longest + 1))]
         self._least_survival = tuple(
-            max(0.0, rate * min((costs[m] - costs[n]) / gains[m - n - 1] for m in range(n + 1, MAX_GAMMA + 1)))
-            for n in range(1, MAX_GAMMA)
+            max(0.0, rate * min((costs[m] - costs[n]) / gains[m - n - 1] for m in range(n + 1, self.longest + 1)))
+            for n in range(1, self.longest)
         )
 
     def _at(self, rows: int) -> float:

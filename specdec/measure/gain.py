@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specdec.measure.metrics import Metrics, guess_cost, round_cost, speedup
+from specdec.measure.metrics import Metrics, round_cost, speedup
 
 Steps = tuple[tuple[str, float], ...]
 
@@ -20,11 +20,15 @@ MOST_UNEVEN = 1.2  # the highest of the lanes' shares / the lowest; above this, 
 
 @dataclass(frozen=True, slots=True)
 class RunMetrics:
-    """The figures of one run: of plain ``generate``, of a lane, and of our loop without a draft if it ran."""
+    """The figures of one run: of plain ``generate``, of a lane, and of our loop without a draft if it ran.
+
+    ``one_pass``: a draft of the lane takes one pass, whatever its length.
+    """
 
     plain: Metrics
     lane: Metrics
     loop: Metrics | None = None
+    one_pass: bool = False
 
     @property
     def gain(self) -> float | None:
@@ -60,13 +64,36 @@ class RunMetrics:
         return loop.verify_seconds / loop.target_passes if loop and loop.verify_seconds and loop.target_passes else None
 
     @property
+    def _draft_passes(self) -> int | None:
+        """Draft passes of the whole lane, as the closed form counts them: one for each guess, or one for each draft."""
+        if not self.one_pass or not self.lane.drafted:
+            return self.lane.drafted
+        return self.lane.target_passes if self.lane.drafts is None else self.lane.drafts
+
+    @property
+    def _draft_pass(self) -> float | None:
+        """Seconds of a draft pass."""
+        passes, seconds = self._draft_passes, self.lane.draft_seconds
+        return seconds / passes if passes and seconds is not None else None
+
+    @property
+    def draft_passes(self) -> float | None:
+        """Draft passes per round."""
+        passes = self._draft_passes
+        return passes / self.lane.target_passes if passes and self.lane.target_passes else None
+
+    @property
     def cost_coefficient(self) -> float | None:
-        """c: the time of a guess in target passes over one token; without our loop, in tokens of plain ``generate``."""
+        """c: the time of a draft pass in target passes over one token; without our loop, ``plain_draft_cost``."""
         if not self.loop:
-            return guess_cost(self.plain, self.lane)
-        if not self.single_pass or not self.lane.drafted or self.lane.draft_seconds is None:
-            return None
-        return self.lane.draft_seconds / self.lane.drafted / self.single_pass
+            return self.plain_draft_cost
+        return self._draft_pass / self.single_pass if self.single_pass and self._draft_pass is not None else None
+
+    @property
+    def plain_draft_cost(self) -> float | None:
+        """The time of a draft pass in tokens of plain ``generate``."""
+        token = self.plain.seconds_per_token
+        return self._draft_pass / token if token and self._draft_pass is not None else None
 
     @property
     def verify_growth(self) -> float | None:

@@ -1,9 +1,9 @@
 """Computes one finished greedy lane at each draft length from 0 to 16, as numbers from which a page redraws the lane.
 
 A round that begins after ``start`` tokens and drafts ``n`` ends after ``min(start + min(n, hits[start]) + 1, end)``.
-``end`` is ``len(hits)``, and ``n`` is the draft length, or ``max_new_tokens - start - 1`` if that is less. The first
-round begins after the prefill's token. Unlike in ``whatif``, a guess that was never recorded is either kept or not: a
-single one as most of the known guesses, several in the same proportion. So there is one list of rounds.
+``end`` is ``len(hits)``, and ``n`` is the draft length, or less: a draft has at most ``max_new_tokens - start - 1``
+guesses, and that of a block drafter no more than a block. The first round begins after the prefill's token. Unlike in
+``whatif``, a guess that was never recorded is either kept or not (``Text.hits``). So there is one list of rounds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, Event, Finished, Started
-from specdec.measure.whatif import Costs, Text
+from specdec.measure.costs import Costs
+from specdec.measure.recorded_text import Text, recorded_text
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class GammaPredictions:
     """The lane at all draft lengths.
 
     hits    for each token written, how many guesses in a row from there on are kept, up to 16
-    wrong   for each token written, a rejected guess at its place; None where none is known
+    wrong   for each token written, a rejected guess at its place; None where none is known, as in a block, whose
+            guesses depend on where it began
     lengths the outcome at each draft length
     costs   seconds of a round by its draft length: of drafting, of verifying, of the rest
     assumed a sentence that says which costs were not measured; None where all were
@@ -68,8 +70,8 @@ def at_all_lengths(events: Iterable[Event], costs: Costs, plain: float, loop: fl
         raise InvalidInput("This run was sampled: another draft length would write another text.")
     if not any(isinstance(event, Finished) for event in events):
         raise InvalidInput("This run was stopped, so the results of other draft lengths cannot be computed.")
-    text = Text(events)
-    hits = _hits(text)
+    text = recorded_text(events)
+    hits = text.hits()
     by_length = [costs.parts(n) for n in range(MAX_GAMMA + 1)]
     seconds = [sum(parts) for parts in by_length]
     lengths = [_at(text, hits, gamma, seconds, plain, loop or seconds[0]) for gamma in range(MAX_GAMMA + 1)]
@@ -78,7 +80,7 @@ def at_all_lengths(events: Iterable[Event], costs: Costs, plain: float, loop: fl
         wrong=[text.wrong.get(place) for place in range(text.end)],
         lengths=lengths,
         costs=[(round(draft, 7), round(verify, 7), round(rest, 7)) for draft, verify, rest in by_length],
-        assumed=costs.assumed,
+        assumed=" ".join(filter(None, [costs.assumed, text.assumed])) or None,
         best=min(lengths, key=lambda length: length.ms_per_token).gamma,
         exact=all(length.exact for length in lengths),
     )
@@ -94,24 +96,9 @@ def rounds(text: Text, hits: list[int], gamma: int) -> Iterator[tuple[int, int, 
         start = end
 
 
-def _hits(text: Text) -> list[int]:
-    stands, owed = [], 0.5
-    for place in range(text.end):
-        if (stand := text.stands.get(place)) is None:
-            stand = float(owed + text.mean >= 1)
-            owed += text.mean - stand
-        stands.append(stand)
-    hits, ahead = [], 0
-    for stand in reversed(stands):
-        ahead = min(ahead + 1, MAX_GAMMA) if stand else 0
-        hits.append(ahead)
-    return hits[::-1]
-
-
 def _at(text: Text, hits: list[int], gamma: int, seconds: list[float], plain: float, loop: float) -> GammaPrediction:
     made = list(rounds(text, hits, gamma))
     whole = [end - start for start, n, end in made if not text.cut(start, n, hits[start], gamma)]
-    tested = {place for start, n, end in made for place in range(start, min(start + n, end))}
     tokens, total = text.end - 1, sum(seconds[n] for _, n, _ in made)
     return GammaPrediction(
         gamma=gamma,
@@ -120,6 +107,5 @@ def _at(text: Text, hits: list[int], gamma: int, seconds: list[float], plain: fl
         ms_per_token=round(1000 * total / tokens, 4),
         gain=round(plain * tokens / total, 4),
         share=round(loop * tokens / total, 4),
-        # The last token ends the text, whichever model wrote it.
-        exact=text.exact and all(place in text.stands for place in tested - {text.end - 1}),
+        exact=text.exact_at(gamma) and all(text.known(start, min(n, end - start)) for start, n, end in made),
     )

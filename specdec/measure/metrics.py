@@ -53,6 +53,7 @@ class Metrics:
     reread_seconds         how much longer target passes took because they read kept tokens again: each is compared with
                            the call's median pass over as many guesses that read none again. A pass without such a
                            partner is left out; None where those read more than a tenth of these tokens
+    drafts                 rounds that drafted; None where drafts are not observed, and in files that do not have it
     cpu_seconds            processor time of the thread that ran the call, prefill included; None on a GPU, and for a
                            call that did not end
     """
@@ -81,6 +82,7 @@ class Metrics:
     overlap_at: tuple[float, ...] = ()
     passes_of: tuple[int, ...] = ()
     cpu_seconds: float | None = None
+    drafts: int | None = None
 
     @property
     def drafted(self) -> int | None:
@@ -148,6 +150,7 @@ def compute_metrics(events: Iterable[Event]) -> Metrics | None:
         overlap_at=_overlaps(later),
         passes_of=_counted(len(r.committed_ids) for r in later),
         cpu_seconds=finished.cpu_seconds if finished else None,
+        drafts=sum(bool(r.draft) for r in later) if observed else None,
     )
 
 
@@ -207,6 +210,7 @@ def pool(lanes: Iterable[Metrics]) -> Metrics:
         overlap_at=_pooled_overlaps(lanes),
         passes_of=_added(m.passes_of for m in lanes),
         cpu_seconds=_sum(m.cpu_seconds for m in lanes),
+        drafts=_sum(m.drafts for m in lanes),
     )
 
 
@@ -237,13 +241,6 @@ def speedup_total(baseline: Metrics, lane: Metrics) -> float | None:
     """The same with the prefill included."""
     seconds = lane.prefill_seconds + lane.decode_seconds
     return _ratio((baseline.prefill_seconds + baseline.decode_seconds) / baseline.new_tokens, seconds / lane.new_tokens)
-
-
-def guess_cost(base: Metrics, lane: Metrics) -> float | None:
-    """Seconds of drafting a guess / seconds per token of plain ``generate``."""
-    if not lane.drafted or lane.draft_seconds is None or not base.seconds_per_token:
-        return None
-    return lane.draft_seconds / lane.drafted / base.seconds_per_token
 
 
 def round_cost(base: Metrics, lane: Metrics) -> float | None:

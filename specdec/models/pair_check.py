@@ -41,6 +41,7 @@ def check_pair(plan: PairPlan) -> list[Finding]:
         return [
             *_drafting(plan),
             *_experts(plan.target),
+            *_checking(plan),
             *_rows(plan.target),
             *_context(plan.target),
             *_memory(plan),
@@ -100,6 +101,18 @@ def _experts(target: Part) -> Iterator[Finding]:
         f"A token reads {chosen} of {experts} experts, and a check of {CHECKED} tokens up to about {read:.0f}. So a "
         "longer draft takes longer to check (v grows), and the best \u03b3 is shorter than for a dense target.",
     )
+
+
+def _checking(plan: PairPlan) -> Iterator[Finding]:
+    """What checking several tokens costs on a CPU, where arithmetic takes time and not only the reading of weights."""
+    if plan.device.type == "cpu":
+        yield Finding(
+            "note",
+            "Checking",
+            "On a CPU a check of several tokens takes longer than a pass over one token, and v grows with \u03b3. Best "
+            "gamma and \u03b3 auto measure it, and Details shows it after a race. docs/performance.md has values of "
+            "one machine.",
+        )
 
 
 def _rows(target: Part) -> Iterator[Finding]:

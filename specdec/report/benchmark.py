@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as TerminalTable
 
+from specdec.facts import takes_one_pass
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
@@ -88,11 +89,12 @@ def benchmark_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dic
     The limit (``measure.roofline``) is there if it was computed.
     """
     shares = shares_of_limit(limit) if limit else {}
-    said = overall(trials, plan, shares, provenance.takes_one_pass(about["pair"]))
+    one_pass = takes_one_pass(about["pair"])
+    said = overall(trials, plan, shares, one_pass)
     notes = [asdict(note) for note in said.notes]
     verdict = {"kind": said.judgement.kind, "sentence": said.headline, "notes": notes}
     asked = asdict(plan) | {"synthetic": provenance.synthetic(about["pair"]) or None, "verdict": verdict}
-    found = {"rows": labelled_rows(about, trials), "closed_form": closed_form(trials), "limit": limit}
+    found = {"rows": labelled_rows(about, trials), "closed_form": closed_form(trials, one_pass), "limit": limit}
     return plain_json(about | asked | found | {"trials": [asdict(trial) for trial in trials]}, indent=1) + "\n"
 
 
@@ -104,12 +106,12 @@ def labelled_rows(about: About, trials: Sequence[Trial]) -> list[dict[str, Any]]
     return [row | {"synthetic": provenance.synthetic(about["pair"]) or None} for row in summary_rows(trials)]
 
 
-def closed_form(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+def closed_form(trials: Sequence[Trial], one_pass: bool) -> list[dict[str, Any]]:
     """The gain over our loop without a draft for each draft length: predicted by the closed form, and measured.
 
-    The prediction uses the measured alpha, c and v. Empty if the loop did not run.
+    The prediction uses the measured alpha, c and v. Empty if the loop did not run. ``one_pass``: as in ``judge``.
     """
-    found = [row.judgement for row in sweep_rows(summarise(trials))]
+    found = [row.judgement for row in sweep_rows(summarise(trials), one_pass)]
     return [
         {"gamma": j.gamma, "alpha": j.alpha, "c": j.c, "v": j.v, "predicted": j.predicted, "measured": j.speculation}
         for j in found
@@ -117,10 +119,10 @@ def closed_form(trials: Sequence[Trial]) -> list[dict[str, Any]]:
     ]
 
 
-def closed_form_table(trials: Sequence[Trial]) -> FigureTable | None:
+def closed_form_table(trials: Sequence[Trial], one_pass: bool) -> FigureTable | None:
     """The same for a person to read; None if there is nothing to compare."""
     rows = []
-    for found in closed_form(trials):
+    for found in closed_form(trials, one_pass):
         factors = [numbers.times_or_none(found[name]) for name in ("predicted", "measured")]
         share = numbers.number(found["measured"] / found["predicted"], 2)
         terms = [numbers.number(found[name], 2) for name in ("c", "v")]
@@ -168,7 +170,8 @@ def report(
             f"\u03b3 auto runs at {median(shares.values()):.2f} times the speed of the best fixed \u03b3 (median of: "
             f"{each})."
         )
-    found = overall(trials, plan, shares_of_limit(limit), provenance.takes_one_pass(about["pair"]))
+    one_pass = takes_one_pass(about["pair"])
+    found = overall(trials, plan, shares_of_limit(limit), one_pass)
     console.print(
         " ".join(filter(None, [label and f"{label.capitalize()}.", found.headline, *(n.text for n in found.notes)]))
     )
@@ -177,7 +180,7 @@ def report(
     console.print(f"Time outside the models' passes: {told or 'no guesses were made'}.")
     if rivals := against_assisted(trials):
         console.print(f"Speed-up over assisted generation at the same \u03b3: {rivals}.")
-    if (compared := closed_form_table(trials)) is not None:
+    if (compared := closed_form_table(trials, one_pass)) is not None:
         show_table(console, compared, label)
     show_limit(console, limit, label)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from specdec.facts import takes_one_pass
 from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.results.format import Results
 from specdec.measure.summary import Summary, best_lengths, find, share_of, summarise, summary_figures
@@ -30,7 +31,7 @@ DECISIVE = ("prompts", "new tokens", "temperature")  # settings that change the 
 class ComparisonRow:
     """A lane of a file. Files are numbered from 1. Pair, machine and ``differs`` are in the first row of a file only.
 
-    ``differs`` has the settings that are not the same in all files.
+    ``differs`` has the settings that are not the same in all files. ``one_pass``: a draft of the pair takes one pass.
     """
 
     file: int
@@ -38,6 +39,7 @@ class ComparisonRow:
     machine: str
     summary: Summary
     differs: str
+    one_pass: bool
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class ResultsComparison:
     @property
     def points(self) -> list[Point]:
         """The lanes that draft, for the map of acceptance against cost, labelled with the number of their file."""
-        return [found for row in self.rows if _drafts(row) and (found := point(str(row.file), row.summary))]
+        drafting = [row for row in self.rows if _drafts(row)]
+        return [found for row in drafting if (found := point(str(row.file), row.summary, row.one_pass))]
 
 
 def compare_results(files: Sequence[Results]) -> ResultsComparison:
@@ -74,7 +77,8 @@ def compare_results(files: Sequence[Results]) -> ResultsComparison:
         whole = (provenance.pair_line(about["pair"]), provenance.hardware(about["machine"]), ", ".join(texts))
         for place, summary in enumerate(lanes):
             pair, machine, differs = ("", "", "") if place else whole
-            rows.append(ComparisonRow(number, pair, machine, summary, differs))
+            one_pass = takes_one_pass(about["pair"])
+            rows.append(ComparisonRow(number, pair, machine, summary, differs, one_pass))
     decisive = [name for name in DECISIVE if name in differing]
     sentence = _sentence(len(files), decisive)
     heated: list[tuple[float, Summary]] = []

@@ -1,59 +1,74 @@
 """The map of acceptance against the cost of a draft pass: measured points, and the line where speculation breaks even.
 
-The line is Theorem 3.8 of Leviathan et al. at the draft length that gains most. Above it speculation pays.
+The line is Theorem 3.8 of Leviathan et al. at the draft length that gains most. Above it speculation pays. That of a
+block drafter, whose drafts take one pass at any length, is another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from specdec.closed_forms import least_alpha
+from specdec.events import MAX_GAMMA
 from specdec.lanes.table import LOOP, LaneConfig
 from specdec.measure.plan import Trial
-from specdec.measure.summary import Summary, best_lengths, fastest, find, summarise
+from specdec.measure.summary import Summary, best_lengths, find, summarise
 from specdec.report.judge import judge
 
 STEPS = 60  # parts of the line
+FREE = dict.fromkeys(range(1, MAX_GAMMA + 1), 1.0)  # the v of the papers: checking more tokens takes no longer
 
 
 @dataclass(frozen=True)
 class Point:
-    """A lane on some prompts: measured cost coefficient, acceptance rate, and gain over our loop without a draft."""
+    """A lane on some prompts: measured cost coefficient, acceptance rate, and gain over our loop without a draft.
+
+    ``one_pass``: a draft takes one pass, whatever its length.
+    """
 
     label: str
     lane_config: LaneConfig
     c: float
     alpha: float
     speculation: float
+    one_pass: bool = False
 
 
-def point(label: str, summary: Summary) -> Point | None:
-    """The place of a lane on the map; None if its costs were not measured in target passes."""
-    found = judge(summary.sides, summary.gamma)
+def point(label: str, summary: Summary, one_pass: bool) -> Point | None:
+    """The place of a lane on the map; None if its costs were not measured in target passes.
+
+    ``one_pass``: a draft of the pair takes one pass. Other lanes than ours draft in their own ways.
+    """
+    one_pass = one_pass and summary.lane == LOOP.lane
+    found = judge(summary.sides, summary.gamma, one_pass=one_pass)
     if found.c is None or found.alpha is None or found.speculation is None:
         return None
-    return Point(label, summary.lane_config, found.c, found.alpha, found.speculation)
+    return Point(label, summary.lane_config, found.c, found.alpha, found.speculation, one_pass)
 
 
-def points(trials: Sequence[Trial]) -> list[Point]:
+def points(trials: Sequence[Trial], one_pass: bool) -> list[Point]:
     """A point for each category and lane, each lane at its best draft length over all prompts."""
     lanes = [s.lane_config for s in best_lengths(summarise(trials)) if s.lane_config != LOOP]
     found = []
     for category in dict.fromkeys(trial.category for trial in trials):
         summaries = summarise([trial for trial in trials if trial.category == category])
         here = [summary for config in lanes if (summary := find(summaries, config)) and summary.gains]
-        found += [point(category, summary) for summary in here]
+        found += [point(category, summary, one_pass) for summary in here]
     return [each for each in found if each]
 
 
-def measured_growth(trials: Sequence[Trial]) -> float | None:
-    """The v of our fastest draft length, over all prompts; None if it was not measured."""
-    best = fastest([s for s in summarise(trials) if s.lane_config != LOOP])
-    return judge(best.sides, best.gamma).v if best else None
+def measured_growth(trials: Sequence[Trial]) -> dict[int, float]:
+    """The v of each fixed draft length of ours above 0, over all prompts; empty if none was measured."""
+    ours = [s for s in summarise(trials) if s.lane == LOOP.lane and isinstance(s.gamma, int) and s.gamma]
+    found = {s.gamma: judge(s.sides, s.gamma).v for s in ours}
+    return {gamma: v for gamma, v in found.items() if isinstance(gamma, int) and v is not None}
 
 
-def break_even(v: float, most: float) -> list[tuple[float, float]]:
-    """The line: acceptance rates over cost coefficients from 0 to ``most``. It ends where no draft length pays."""
-    line = [(c, least_alpha(c, v)) for c in (most * step / STEPS for step in range(STEPS + 1))]
+def break_even(growth: Mapping[int, float], most: float, one_pass: bool = False) -> list[tuple[float, float]]:
+    """The line: acceptance rates over cost coefficients from 0 to ``most``. It ends where no draft length pays.
+
+    ``growth`` has the v of each draft length that counts.
+    """
+    line = [(c, least_alpha(c, growth, one_pass)) for c in (most * step / STEPS for step in range(STEPS + 1))]
     return [(c, alpha) for c, alpha in line if alpha is not None]

@@ -64,7 +64,8 @@ DEFINITIONS = {
         "predicted gain",
         "factor",
         "The gain over our loop at \u03b3 0 by theory: (1 - \u03b1^(\u03b3+1)) / ((1 - \u03b1)(\u03b3 c + v)). "
-        "Leviathan et al., Theorem 3.8, with the measured v.",
+        "Leviathan et al., Theorem 3.8, with the v measured at this \u03b3. Where a draft takes one pass, c + v stands "
+        "in place of \u03b3 c + v.",
         "It is computed, not measured. It assumes that guesses are kept independently of each other.",
     ),
     "saved": Definition(
@@ -115,21 +116,25 @@ DEFINITIONS = {
     "cost coefficient": Definition(
         "cost coefficient (c)",
         "target passes over one token",
-        "Seconds of a draft pass / seconds of a target pass over one token (our loop at \u03b3 0).",
+        "Seconds of a draft pass / seconds of a target pass over one token (our loop at \u03b3 0). Each guess takes a "
+        "pass, so drafting costs \u03b3 c in a round. A block drafter (such as DFlash) takes one pass for all "
+        "guesses, so drafting costs c at every \u03b3.",
         "It is not the ratio of the models' sizes: on small models and fast GPUs the number of layers sets the "
         "time of a pass.",
     ),
     "verify growth": Definition(
         "verify growth (v)",
         "target passes over one token",
-        "Seconds of a target pass over the tokens of a round / seconds of a target pass over one token. The papers "
-        "assume 1.",
-        "It does not include drafting.",
+        "Seconds of a target pass over the tokens of a round / seconds of a target pass over one token. A round of "
+        "\u03b3 guesses has \u03b3 + 1 tokens (rows), so v is a curve, measured at each number of rows that ran. The "
+        "papers assume 1.",
+        "It does not include drafting. At another number of rows it is not known.",
     ),
     "draft cost": Definition(
         "cost of a guess",
         "tokens of plain generate",
-        "Seconds per guess / seconds per token of plain generate.",
+        "Seconds of a draft pass / seconds per token of plain generate. Each guess takes a pass; a block drafter takes "
+        "one for all guesses of a draft.",
         "It is not c, which is counted in passes of our own loop.",
     ),
     "round cost": Definition(
@@ -143,7 +148,8 @@ DEFINITIONS = {
         "acceptance needed to break even",
         "share of guesses",
         "The acceptance rate above which speculation gains over our loop at \u03b3 0, by theory: "
-        "(1 - \u03b1^(\u03b3+1)) / (1 - \u03b1) = \u03b3 c + v, with the measured v.",
+        "(1 - \u03b1^(\u03b3+1)) / (1 - \u03b1) = \u03b3 c + v, with the measured v; c + v where a draft takes one "
+        "pass.",
         "It is computed, for this \u03b3 only. Another draft length needs another rate.",
     ),
     "loop overhead": Definition(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum, auto
 from types import MappingProxyType
 
-from specdec.closed_forms import break_even_alpha, expected_speedup, expected_tokens
+from specdec.closed_forms import break_even_alpha, draft_passes, expected_speedup, expected_tokens
 from specdec.lanes.table import LOOP, LaneConfig
 from specdec.measure.gain import RunMetrics, Steps, median_run, steps
 from specdec.measure.metrics import ENOUGH_RUNS, STALL_SHARE, no_clear_difference
@@ -100,12 +100,14 @@ class Judgement:
     engine        plain ``generate`` / our loop without a draft
     speculation   our loop without a draft / this lane: gain / engine
     c, v          seconds of a draft pass, and of a target pass over a round / seconds of one over a single token.
-                  Without the loop, ``c`` is the cost of a guess in tokens of plain generate, and ``v`` is None
+                  Without the loop, ``c`` is the cost of a draft pass in tokens of plain generate, and ``v`` is None
     alpha         guesses kept / guesses tested
     needed_alpha  the alpha at which a round yields as many tokens as it costs, by the closed form
-    cost          the cost of a round: gamma c + v target passes; without the loop, in tokens of plain generate
+    cost          the cost of a round: gamma c + v target passes, or c + v where a draft takes one pass; without the
+                  loop, in tokens of plain generate
     tokens        tokens per target pass, without rounds cut by EOS or length
     guesses       guesses per round
+    draft_passes  draft passes per round: ``guesses``, or one for each draft where that is how the draft works
     round_cost    seconds of a round / seconds per token of plain ``generate``
     predicted     ``speculation`` by the closed form of alpha, c and v
     overhead      share of the lane's time that is neither drafting nor checking
@@ -114,7 +116,7 @@ class Judgement:
     cpu_share     the lowest share of its time in which a lane's thread had a processor
     tokens_of_all tokens per target pass, with the rounds cut by EOS or length
     steps         seconds per token from plain ``generate`` to this lane, in steps that add up
-    one_pass      whether a draft takes one pass, whatever its length; then ``c`` holds at this gamma only
+    one_pass      whether a draft takes one pass, whatever its length
     on_servers    whether both lanes ran on servers: the plain one was no ``generate``, and our loop is not between them
     """
 
@@ -135,6 +137,7 @@ class Judgement:
     cost: float | None = None
     tokens: float | None = None
     guesses: float | None = None
+    draft_passes: float | None = None
     round_cost: float | None = None
     predicted: float | None = None
     overhead: float | None = None
@@ -209,7 +212,8 @@ def judge(
         return Judgement(Kind.TOO_FEW_TOKENS, gamma)
     if not all(run.engine and run.verify_growth for run in runs):
         runs = [RunMetrics(run.plain, run.lane) for run in runs]
-    found = replace(_figures(runs, gamma), one_pass=one_pass)
+    runs = [replace(run, one_pass=one_pass) for run in runs]
+    found = _figures(runs, gamma, one_pass)
     if found.kind in _KINDS.values():
         found = _unless_noise(found, runs, doubts)
     if found.kind in LOSING:
@@ -242,7 +246,7 @@ def judge_lengths(
     return judge(best.sides, best.gamma, one_pass=one_pass, shorter_lost=shorter, doubts=doubts)
 
 
-def _figures(runs: Sequence[RunMetrics], gamma: int | str | None) -> Judgement:
+def _figures(runs: Sequence[RunMetrics], gamma: int | str | None, one_pass: bool) -> Judgement:
     """The kind and all figures. ``runs`` is not empty, and each run has a gain."""
     gains, run = [run.gain or 0.0 for run in runs], median_run(runs)
     gain = run.gain or 0.0
@@ -250,7 +254,7 @@ def _figures(runs: Sequence[RunMetrics], gamma: int | str | None) -> Judgement:
         Kind.NOT_MEASURED, gamma, runs=len(runs), gain=gain, spread=(min(gains), max(gains)), engine=run.engine,
         speculation=run.speculation, alpha=run.lane.alpha, tokens=run.lane.mean_acceptance_length,
         overhead=run.overhead, stalled=sum(map(_stalled, runs)), busy=sum(run.busy for run in runs),
-        cpu_share=min(run.cpu_shares, default=None), tokens_of_all=run.tokens_of_all,
+        cpu_share=min(run.cpu_shares, default=None), tokens_of_all=run.tokens_of_all, one_pass=one_pass,
     )  # fmt: skip
     if all(run.lane.drafted == 0 for run in runs):
         kind = Kind.NOTHING_GUESSED if gamma else Kind.NO_GUESSES
@@ -258,16 +262,16 @@ def _figures(runs: Sequence[RunMetrics], gamma: int | str | None) -> Judgement:
     share = None if found.speculation is None else _sign([run.speculation for run in runs], found.speculation)
     found = replace(
         found, kind=_KINDS[_sign(gains, gain), share], c=run.cost_coefficient, v=run.verify_growth,
-        guesses=run.guesses, round_cost=run.round_cost,
+        guesses=run.guesses, draft_passes=run.draft_passes, round_cost=run.round_cost,
     )  # fmt: skip
-    c, v, guesses, full = found.c, found.v, found.guesses, _full(found)
-    if c is None or guesses is None:
+    c, v, passes, full = found.c, found.v, _passes(found), _full(found)
+    if c is None or passes is None:
         return found
-    cost = found.round_cost if v is None else (guesses if full is None else full) * c + v
+    cost = found.round_cost if v is None else passes * c + v
     found = replace(found, cost=cost, steps=steps(run))
     if full is None or found.alpha is None or cost is None:
         return found
-    predicted = None if v is None else expected_speedup(found.alpha, full, c, v)
+    predicted = None if v is None else expected_speedup(found.alpha, full, c, v, one_pass)
     return replace(found, needed_alpha=break_even_alpha(full, cost), predicted=predicted)
 
 
@@ -275,6 +279,12 @@ def _full(found: Judgement) -> int | None:
     """Gamma if drafts are about that long, as the closed form assumes; else None. Prompt lookup often drafts less."""
     gamma, guesses = found.gamma, found.guesses
     return gamma if isinstance(gamma, int) and guesses is not None and guesses >= FULL * gamma else None
+
+
+def _passes(found: Judgement) -> float | None:
+    """Draft passes of a round: those of the closed form where drafts are as long as it assumes, else as measured."""
+    full = _full(found)
+    return found.draft_passes if full is None else draft_passes(full, found.one_pass)
 
 
 def _unless_noise(found: Judgement, runs: Sequence[RunMetrics], known: Sequence[Doubt]) -> Judgement:
@@ -319,19 +329,19 @@ def _reason(found: Judgement) -> Reason:
     ideal round, which keeps every guess and costs one pass: rejected guesses, drafting, checking.
     """
     alpha, c, guesses, cost, tokens = found.alpha, found.c, found.guesses, found.cost, found.tokens
-    all_tokens = found.tokens_of_all
-    if alpha is None or c is None or guesses is None or cost is None or tokens is None or all_tokens is None:
+    all_tokens, passes, full = found.tokens_of_all, _passes(found), _full(found)
+    if alpha is None or c is None or guesses is None or passes is None:
         return Reason.UNKNOWN
-    full = _full(found)
+    if cost is None or tokens is None or all_tokens is None:
+        return Reason.UNKNOWN
     if (tokens if full is None else expected_tokens(alpha, full)) >= cost:
         if tokens < cost:
             return Reason.UNEVEN
         return Reason.CUT if all_tokens < cost or not found.split else Reason.OVERHEAD
-    made = guesses if full is None else full
     checking = Reason.CHECKING_GROWS if found.split else Reason.CHECKING_OR_LOOP
-    losses = {Reason.GUESSES_COST: made * c, checking: cost - made * c - 1}
+    losses = {Reason.GUESSES_COST: passes * c, checking: cost - passes * c - 1}
     if found.can_break_even is not False:
-        losses[Reason.FEW_KEPT] = made + 1 - tokens
+        losses[Reason.FEW_KEPT] = (guesses if full is None else full) + 1 - tokens
     return max(losses, key=lambda reason: losses[reason])
 
 
@@ -354,10 +364,10 @@ def _shorter_may_pay(found: Judgement) -> bool:
     Where each guess has its cost c, one can if the acceptance is above c; otherwise no draft length can (corollary
     3.9). Where a draft takes one pass, a shorter one saves no drafting.
     """
-    alpha, gamma, c, guesses = found.alpha, found.gamma, found.c, found.guesses
-    if not isinstance(gamma, int) or gamma < 2 or alpha is None or c is None or guesses is None:
+    alpha, gamma, c = found.alpha, found.gamma, found.c
+    if not isinstance(gamma, int) or gamma < 2 or alpha is None or c is None:
         return False
-    return expected_tokens(alpha, gamma - 1) > c * guesses + 1 if found.one_pass else alpha > c
+    return expected_tokens(alpha, gamma - 1) > c + 1 if found.one_pass else alpha > c
 
 
 # Work around the passes belongs to the program. No setting reduces it.

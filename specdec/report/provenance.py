@@ -222,11 +222,6 @@ def head(facts: PairFacts) -> dict[str, str]:
     return rows
 
 
-def takes_one_pass(facts: PairFacts) -> bool:
-    """Whether a draft of the pair takes one pass, whatever its length."""
-    return bool(facts["draft"] and facts["draft"].get("one_pass"))
-
-
 def engine(facts: PairFacts) -> str:
     """The engine and, if the graph engine was asked for and did not run, the reason."""
     known = facts.get("engine")

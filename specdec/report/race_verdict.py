@@ -10,13 +10,14 @@ from typing import Any
 
 from specdec.errors import InvalidInput
 from specdec.events import LOSSLESS, Event, Finished, Round, Started
+from specdec.facts import takes_one_pass
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig, row_of
 from specdec.measure import metrics
+from specdec.measure.costs import Costs, row_costs
 from specdec.measure.gain import RunMetrics, median_run
 from specdec.measure.lengths import GammaPrediction, GammaPredictions, at_all_lengths
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import LaneEvents, common_prefix, flat, in_runs, require_tokenizer, started_of, written_ids
-from specdec.measure.whatif import Costs
 from specdec.report import numbers, provenance, sentences
 from specdec.report.definitions import make_figure
 from specdec.report.doctor import diagnose
@@ -24,6 +25,7 @@ from specdec.report.judge import Doubt, Judgement, Kind, judge
 from specdec.report.recording import Recorder
 from specdec.report.sentences import listed
 from specdec.report.tables import (
+    checks_table,
     details,
     headline_figures,
     lane_end,
@@ -113,7 +115,7 @@ def race_verdict(
     if not compared:
         return _verdict(Judgement(Kind.NO_TOKEN), notes, bool(stopped))
     start = started_of(runs[0][SPECULATIVE])
-    found = judge(compared, start.gamma, one_pass=provenance.takes_one_pass(start.pair))
+    found = judge(compared, start.gamma, one_pass=takes_one_pass(start.pair))
     found = replace(found, on_servers="server" in start.pair)
     middle = median_run(compared)
     shown = next(at for at, side in sides.items() if side is middle)
@@ -134,6 +136,7 @@ def race_verdict(
         lanes=lane_rows([runs[at] for at in counted], [measured[at] for at in counted], counted.index(shown)),
         places=places_table(drafting),
         passes=passes_table(drafting),
+        checks=checks_table(row_costs(*(run[key] for run in runs for key in (SPECULATIVE, LOOP.key) if key in run))),
         details=details(found, sides[shown], speculative),
         time=time_words(lane, len(runs)),
         why=of_race(found, [cause.text for cause in diagnose(found, sides[shown], drafting)]),

@@ -26,6 +26,7 @@ from specdec.report.verdict import STRICT, LaneEnd, Verdict
 # Raise it when a line of an older version could be read wrongly, never for a new field with a default: recordings of
 # another version are refused, those that ship included.
 VERSION = 5
+ADDED = {"checks"}  # fields of the verdict that came within this version: recordings may lack them
 ASSETS = Path(__file__).parents[1] / "ui" / "assets" / "race"
 
 # A browser draws what it reads. More than this in one place is no recording of a race.
@@ -159,8 +160,10 @@ def schema() -> dict[str, Any]:
     written: list[tuple[str, Any, TypeAdapter[Any]]] = [("line", "serialization", _LINES)]
     written += [("head", "serialization", results_format.HEAD), ("trial", "serialization", results_format.TRIAL)]
     found, whole = TypeAdapter.json_schemas(written, ref_template="{model}", schema_generator=_Bounded)
-    types = {name: _bare(part) for name, part in whole["$defs"].items()}
     lines = found["line", "serialization"]["discriminator"]["mapping"]
+    types = {name: _bare(part) for name, part in whole["$defs"].items()}
+    verdict = types[lines["verdict"]]
+    verdict["required"] = [name for name in verdict["required"] if name not in ADDED]
     return {"version": VERSION, "results": results_format.VERSION, "lines": lines, "types": types}
 
 

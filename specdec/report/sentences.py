@@ -68,9 +68,9 @@ _AS_FAST = "to be as fast as {rival}"
 _NEEDS = "so \u03b3 {gamma} must keep {needed} of guesses " + _AS_FAST + "; it keeps {alpha}"
 REASONS = {
     Reason.GUESSES_COST: (
-        "A guess takes as long as {c} {units}, " + _NEEDS + ".",
-        "A guess takes as long as {c} {units}: " + _AT_MOST + ".",
-        "A guess takes as long as {c} {units}: " + _YIELDS + ".",
+        "{A_guess} takes as long as {c} {units}, " + _NEEDS + ".",
+        "{A_guess} takes as long as {c} {units}: " + _AT_MOST + ".",
+        "{A_guess} takes as long as {c} {units}: " + _YIELDS + ".",
     ),
     Reason.FEW_KEPT: (
         "Only {alpha} of guesses are kept; \u03b3 {gamma} needs {needed} " + _AS_FAST + ".",
@@ -126,6 +126,8 @@ LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."
 ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs show no clear difference."
 MEASURED = "{calls} calls measured."
 MEASURED_PARTLY = "{calls} of {planned} calls measured ({share})."
+BLOCK = "A draft takes one pass, whatever \u03b3 is: drafting costs c in each round, not \u03b3 c.{bound}"
+BLOCK_BOUND = " A draft has at most {most} guesses."
 FORM_OFF = "The prediction of the theory is off by {error} (median over \u03b3 1 to 8)."
 RIVALS = {
     "alone": "{Rival} runs at {times} the speed of plain generate.",
@@ -228,8 +230,8 @@ WHY_UNSPLIT = (
     "{rest}. To learn both shares, run our loop without a draft (\u03b3 0) too."
 )
 WHY_TERMS = (
-    "At \u03b3 {gamma} each round yields {tokens} tokens. Drafting a guess takes {c} times as long as a target pass "
-    "over one token, and checking a round takes {v} times as long. {alpha} of tested guesses are kept{needs}."
+    "At \u03b3 {gamma} each round yields {tokens} tokens. {Drafting} takes {c} times as long as a target pass over one "
+    "token, and checking a round takes {v} times as long. {alpha} of tested guesses are kept{needs}."
 )
 _NOT_ENOUGH = "even 100\u00a0% would not be enough " + _AS_FAST
 WHY_NEEDS = {True: "; {needed} are needed " + _AS_FAST, False: "; " + _NOT_ENOUGH, None: ""}
@@ -319,7 +321,7 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
     low, high = _ends(found)
     plain = "the plain server" if found.on_servers else "plain generate"
     alpha, needed = kept_and_needed(found)
-    drafting = None if found.c is None or found.guesses is None else found.c * found.guesses
+    drafting = None if found.c is None or found.draft_passes is None else found.c * found.draft_passes
     rest = None if found.cost is None or drafting is None else found.cost - drafting
     return {
         "subject": subject, "Subject": capital(subject),
@@ -334,6 +336,8 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "units": "target passes" if found.split else f"tokens of {plain}",
         "rival": "our loop without a draft" if found.split else plain,
         "plain": plain, "loop": "the other server" if found.on_servers else "our loop",
+        "A_guess": "A draft (one pass, whatever its length)" if found.one_pass else "A guess",
+        "Drafting": "A draft is one pass, whatever \u03b3 is; it" if found.one_pass else "Drafting a guess",
         "busy": str(found.busy), "share": percent(found.cpu_share), "all_tokens": number(found.tokens_of_all, 2),
         "stalled": str(found.stalled), "count": runs(found.runs), "runs": _runs(found),
     }  # fmt: skip

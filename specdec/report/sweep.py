@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from types import MappingProxyType
 
+from specdec.events import MAX_GAMMA, longest_draft
+from specdec.facts import PairFacts, takes_one_pass
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.metrics import no_clear_difference
 from specdec.measure.plan import Plan, Trial
@@ -47,9 +49,10 @@ class SweepRow:
         return found.predicted * found.engine if found.predicted and found.engine else None
 
 
-def sweep_rows(summaries: Sequence[Summary]) -> list[SweepRow]:
-    """A row for each measured draft length, 0 to 16 and then "auto"."""
-    return [SweepRow(s, judge(s.sides, s.gamma)) for s in summaries if s.gains and s.lane == LOOP.lane]
+def sweep_rows(summaries: Sequence[Summary], one_pass: bool) -> list[SweepRow]:
+    """A row for each measured draft length, 0 to 16 and then "auto". ``one_pass``: as in ``judge``."""
+    ours = [s for s in summaries if s.gains and s.lane == LOOP.lane]
+    return [SweepRow(s, judge(s.sides, s.gamma, one_pass=one_pass)) for s in ours]
 
 
 def prediction_error(rows: Sequence[SweepRow]) -> float | None:
@@ -86,10 +89,19 @@ def sweep_table(rows: Sequence[SweepRow], best: int | None) -> FigureTable:
     return FigureTable(CAPTION, COLUMNS, cells, range(8), marked=best, minor=COLUMNS[4:])
 
 
-def theory_note(trials: Sequence[Trial]) -> str:
+def theory_note(rows: Sequence[SweepRow]) -> str:
     """A sentence on the error of the closed form; empty if it cannot be compared."""
-    error = prediction_error(sweep_rows(summarise(trials)))
+    error = prediction_error(rows)
     return "" if error is None else sentences.FORM_OFF.format(error=numbers.percent(error))
+
+
+def block_note(facts: PairFacts) -> str:
+    """A sentence on how a block drafter drafts; empty for other pairs."""
+    if not takes_one_pass(facts):
+        return ""
+    most = longest_draft(facts)
+    bound = sentences.BLOCK_BOUND.format(most=most) if most < MAX_GAMMA else ""
+    return sentences.BLOCK.format(bound=bound)
 
 
 @dataclass(frozen=True)

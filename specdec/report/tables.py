@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from specdec.events import Event
+from specdec.events import MAX_GAMMA, Event
 from specdec.lanes.table import BASELINE, LANES, LaneConfig, row_of
 from specdec.measure import metrics
+from specdec.measure.costs import RowCost
 from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import Metrics
 from specdec.measure.result import LaneEvents, common_prefix, first_difference, started_of, written_ids
@@ -18,8 +20,10 @@ from specdec.report.verdict import Figure, LaneEnd, Table
 
 PLACES = ("Place in the draft", "tested", "kept, of tested", "kept, of all drafts")
 EXPECTED = "expected, of tested"  # only of a sampled lane
+MOST_ROWS = MAX_GAMMA + 1  # of the table of checks; more are read only after rejections with recurrent state
 KEPT = "Guesses kept, of those tested at each place, over all prompts and runs"
 PASSES = ("Tokens in a pass", "passes", "share of passes")
+CHECKS = ("Rows of a target pass", "passes", "ms", "verify growth (v)")
 
 
 def headline_figures(
@@ -101,7 +105,7 @@ def details(found: Judgement, shown: RunMetrics, speculative: Sequence[Event]) -
     """The other figures of the shown run, and what was measured with which settings."""
     started, plain, lane = started_of(speculative), shown.plain, shown.lane
     before, after = plain.tokens_per_second, lane.tokens_per_second
-    total, guess = metrics.speedup_total(plain, lane), metrics.guess_cost(plain, lane)
+    total, guess = metrics.speedup_total(plain, lane), replace(shown, one_pass=found.one_pass).plain_draft_cost
     saved = numbers.percent(found.gain and metrics.latency_reduction(found.gain))
     tokens = "tokens of plain generate"
     figures = [
@@ -112,7 +116,9 @@ def details(found: Judgement, shown: RunMetrics, speculative: Sequence[Event]) -
         make_figure(numbers.times_or_none(total), "with the prompt"),
         make_figure(saved, "saved"),
         make_figure(numbers.percent(lane.draft_acceptance_rate), "drafted and kept"),
-        make_figure(numbers.number(guess, 2), "draft cost", f"cost of a guess, in {tokens}"),
+        make_figure(
+            numbers.number(guess, 2), "draft cost", f"cost of a {'draft' if found.one_pass else 'guess'}, in {tokens}"
+        ),
         make_figure(numbers.number(found.round_cost, 2), "round cost", f"cost of a round, in {tokens}"),
         make_figure(numbers.percent(lane.overhead_share), "outside"),
     ]
@@ -174,6 +180,26 @@ def passes_table(lane: Metrics) -> Table | None:
         if count
     ]
     return {"columns": [*PASSES], "rows": rows}
+
+
+def checks_table(costs: Sequence[RowCost]) -> Table | None:
+    """A row for each number of rows of a target pass: v as a curve. None if passes over one row were not measured.
+
+    Also None if there were no others, because v is 1 there.
+    """
+    one = next((cost.seconds for cost in costs if cost.rows == 1), None)
+    if not one or len(costs) < 2:
+        return None
+    rows = [
+        [
+            f"{cost.rows} row{'s' * (cost.rows != 1)}",
+            f"{cost.passes:,}",
+            f"{1e3 * cost.seconds:.2f}",
+            numbers.number(cost.seconds / one, 2),
+        ]
+        for cost in costs[:MOST_ROWS]
+    ]
+    return {"columns": [*CHECKS], "rows": rows}
 
 
 def by_place(lanes: Sequence[tuple[LaneConfig, Metrics]]) -> FigureTable | None:

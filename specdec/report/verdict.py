@@ -133,7 +133,8 @@ class Verdict:
                  ``label`` if it is called otherwise
     rates        tokens/s of each lane of the shown run, by the lane's key
     lanes        a table, as ``columns`` and ``rows``: a row for each lane; ``places`` has one for each place of a
-                 draft, ``passes`` one for each number of tokens that a target pass wrote
+                 draft, ``passes`` one for each number of tokens that a target pass wrote, ``checks`` one for each
+                 number of rows of a target pass, with v there
     details      the other figures of the shown run, and what was measured with which settings
     time         how the lane's time was spent
     why          the explanation: a title, a paragraph, its figures and the steps
@@ -174,6 +175,7 @@ class Verdict:
     end: LaneEnd | None = None
     saved: str | None = None
     chart: str | None = None
+    checks: Table | None = None
 
     @property
     def below(self) -> list[str]:

@@ -41,6 +41,8 @@ from specdec.drafters import dflash
 from specdec.drafters.dflash import DFlashDraft
 from specdec.drafters.dflash_config import Sight, dflash_config, is_dflash
 from specdec.drafters.dflash_head import DFlashAttention, DFlashHead
+from specdec.events import longest_draft
+from specdec.facts import takes_one_pass
 from specdec.measure.enumeration import CLOSE
 from specdec.models.loading import load_pair, plan_pair
 from specdec.models.pair_check import check_pair
@@ -501,7 +503,8 @@ def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, w
     facts = pair.draft.describe()
     assert (facts["kind"], facts["text"], facts["layers"]) == ("dflash", "dflash:head", 2)
     assert facts["depends_on_start"] and facts["local"] and facts["layer_ids"] == [1, 3, 5]
-    assert facts["one_pass"] and provenance.takes_one_pass(pair.facts())
+    assert facts["one_pass"] and takes_one_pass(pair.facts())
+    assert facts["most_guesses"] == longest_draft(pair.facts()) == pair.draft.head.config.guesses
     assert "DFlash head head" in provenance.pair_line(pair.facts())  # it lies in a folder of this name
     for name, weight in weights.items():
         assert torch.equal(pair.draft.head.state_dict()[name], weight)

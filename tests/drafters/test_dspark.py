@@ -31,6 +31,7 @@ from specdec.drafters.dflash import DFlashDraft, OutputLayer
 from specdec.drafters.dflash_config import DFlashConfig
 from specdec.drafters.dflash_head import DFlashHead
 from specdec.drafters.dspark import DSparkDraft, DSparkHead
+from specdec.facts import takes_one_pass
 from specdec.measure.enumeration import CLOSE
 from specdec.models.loading import load_pair, plan_pair
 from specdec.models.pair_check import check_pair
@@ -278,7 +279,7 @@ def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, w
     pair = load_pair(saved_target, draft)
     facts = pair.draft.describe()
     assert (facts["kind"], facts["text"], facts["most_guesses"]) == ("dspark", "dspark:head", 16)
-    assert provenance.takes_one_pass(pair.facts()) and "DSpark head head" in provenance.pair_line(pair.facts())
+    assert takes_one_pass(pair.facts()) and "DSpark head head" in provenance.pair_line(pair.facts())
     for name, weight in weights.items():
         assert torch.equal(pair.draft.head.state_dict()[name], weight)
     params = specdec.SamplingParams(max_new_tokens=12)

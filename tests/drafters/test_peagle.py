@@ -37,7 +37,9 @@ import specdec
 from specdec.drafters.eagle3 import Eagle3Draft, ParallelDraft
 from specdec.drafters.eagle3_head import FEATURES, Eagle3Head, head_config
 from specdec.forward.hf_cache import PreallocatedLayer
+from specdec.measure.costs import Costs
 from specdec.measure.enumeration import CLOSE, distance, distribution
+from specdec.measure.whatif import what_if
 from specdec.models.loading import load_pair, plan_pair
 from specdec.models.pair_check import check_pair
 from specdec.report import provenance
@@ -416,10 +418,29 @@ def kept(head: Eagle3Head, target, prompt_ids: torch.Tensor, text: tuple[int, ..
     return statuses.count("accepted") / len(statuses)
 
 
-def test_the_guesses_of_a_head_that_has_learned_are_kept(monkeypatch) -> None:
-    """And hardly any with a fault in the drafter, or before the head has learned anything."""
+@pytest.fixture(scope="module")
+def learned() -> tuple[Any, torch.Tensor, Eagle3Head, tuple[int, ...]]:
     target, prompt_ids = target_of(), prompt_of(7)
-    head, text = fitted(target, prompt_ids)
+    return target, prompt_ids, *fitted(target, prompt_ids)
+
+
+def test_what_if_of_a_head_that_has_learned_is_as_real_runs(learned) -> None:
+    """Exact at the recorded length; at shorter ones, whose drafts begin elsewhere, expected and close."""
+    target, prompt_ids, head, _ = learned
+    pair, params = specdec.Pair(target, specdec.Eagle3(head)), specdec.SamplingParams(max_new_tokens=LEARNED)
+    runs = {g: list(specdec.speculative(pair, prompt_ids, gamma=g, params=params)) for g in range(DEPTHS + 1)}
+    costs = Costs.of(runs[DEPTHS], runs[0])
+    assert len({costs.parts(gamma)[0] for gamma in range(1, 17)}) == 1, "one pass"
+    for gamma, found in enumerate(what_if(runs[DEPTHS], costs, runs)):
+        real = specdec.collect(iter(runs[gamma])).metrics
+        assert found.exact == (gamma == DEPTHS) or not gamma
+        assert found.target_passes == pytest.approx(real.target_passes, rel=0 if found.exact else 0.15), gamma
+    assert [each.gamma for each in what_if(runs[DEPTHS], costs)][:-1] == [*range(DEPTHS + 1)]
+
+
+def test_the_guesses_of_a_head_that_has_learned_are_kept(monkeypatch, learned) -> None:
+    """And hardly any with a fault in the drafter, or before the head has learned anything."""
+    target, prompt_ids, head, text = learned
     assert kept(head, target, prompt_ids, text) > 0.8
     assert kept(head_of(parallel(num_depths=DEPTHS)), target, prompt_ids, text) < 0.1
     for fault in ("masked rows stay", "masked rows one place late", "stale features"):

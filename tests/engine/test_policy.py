@@ -20,7 +20,7 @@ from specdec.engine.policy import (
     gamma_of,
     next_draft,
     policy_of,
-    watch_drafts,
+    tell_of_drafts,
 )
 from specdec.runtime.stopping import DraftStop, watch_of
 
@@ -90,6 +90,22 @@ def test_auto_is_close_to_the_best_where_a_draft_takes_one_pass(alpha: float, wh
     assert Machine(**machine).play(AutoGamma())[0] > 0.94 * best
 
 
+@pytest.mark.parametrize("may_stop", [False, True])
+def test_auto_considers_no_draft_longer_than_a_block(may_stop: bool) -> None:
+    """A pass of 3.1 target passes for a block of 3 guesses does not pay, and would if the block had 16."""
+    state, block = AutoGamma().start(), 3
+    tell_of_drafts(state, may_stop, longest=block)
+    lengths = []
+    for index in range(1, ROUNDS + 1):
+        asked = state.length()
+        gamma = min(asked, block)
+        lengths.append(asked)
+        draft = [SimpleNamespace(status="accepted", draft_confidence=0.99)] * gamma
+        times = {"draft_seconds": 3.1 * (gamma > 0), "verify_seconds": 1 + 0.02 * gamma, "state_seconds": 0.0}
+        state.saw(SimpleNamespace(index=index, draft=draft, reread=0, **times))
+    assert lengths[20:].count(0) > 0.9 * ROUNDS and max(lengths[3:]) <= block
+
+
 @dataclass
 class Doubting:
     """A pair whose draft's probability of each guess is the chance that it is kept, easy and hard ones in turns.
@@ -105,7 +121,7 @@ class Doubting:
     def play(self, policy, watched: bool) -> float:
         """Tokens per second over many rounds."""
         chance, state = random.Random(0), policy.start()
-        watch_drafts(state, watched)
+        tell_of_drafts(state, watched)
         tokens, seconds = 0, 0.0
         for index in range(1, ROUNDS + 1):
             gamma, stop = next_draft(state)
@@ -159,7 +175,7 @@ def test_a_stop_by_survival_proposes_the_guess_it_ends_with() -> None:
 def test_auto_watches_a_draft_where_it_can(draft: str, engine: str, watched: bool, monkeypatch) -> None:
     """The draft needs probabilities of its own, and a look at them must not wait for the device."""
     told = []
-    monkeypatch.setattr("specdec.engine.decode.watch_drafts", lambda lengths, able: told.append(able))
+    monkeypatch.setattr("specdec.engine.decode.tell_of_drafts", lambda lengths, able, longest: told.append(able))
     way = shared_tiny("llama", 1) if draft == "model" else specdec.PromptLookup()
     pair = specdec.Pair(shared_tiny("llama", 0), way, engine=engine)
     params = specdec.SamplingParams(max_new_tokens=4)

@@ -12,8 +12,9 @@ from pairwise import few
 
 import specdec
 from specdec.events import MAX_GAMMA, Finished
+from specdec.measure.costs import Costs
 from specdec.measure.lengths import GammaPredictions, at_all_lengths
-from specdec.measure.whatif import Costs, what_if
+from specdec.measure.whatif import what_if
 
 EVEN = Costs(((0, 0.0), (16, 1.6)), ((0, 1.0), (16, 1.8)), 0.1)  # seconds at all lengths
 ALL = range(MAX_GAMMA + 1)

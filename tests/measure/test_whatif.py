@@ -16,7 +16,8 @@ from pairwise import few
 import specdec
 from specdec.engine.policy import AutoGamma, ConfidenceStop
 from specdec.events import DraftToken, Finished, Round, Started
-from specdec.measure.whatif import Calibration, Costs, what_if
+from specdec.measure.costs import Costs
+from specdec.measure.whatif import Calibration, what_if
 
 STOPS = [ConfidenceStop(gamma, least) for gamma, least in ((16, 0.2), (16, 0.4), (5, 0.6), (16, 0.8))]
 POLICIES = [*range(17), *STOPS]

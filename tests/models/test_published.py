@@ -75,3 +75,4 @@ def test_a_mixture_of_experts_is_warned_that_checking_grows(tmp_path, capsys) ->
             specdec.cli.main(["check", str(folder)])
         said = " ".join(capsys.readouterr().out.split())
         assert ("Experts: A token reads" in said) == warned, said
+        assert "Checking: On a CPU a check of several tokens takes longer" in said

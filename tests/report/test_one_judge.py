@@ -144,7 +144,7 @@ def race_screen(record: Verdict) -> list[str]:
 def sweep_screen(trials: list, gamma: int | str, found) -> list[str]:
     lines = [found.headline, *texts(found.notes), f"factor: {found.factor}"]
     lines += labelled(why_figures(found.judgement)) if found.judgement.split else []
-    for row in sweep_rows(summarise(trials)):
+    for row in sweep_rows(summarise(trials), one_pass=False):
         named = dict(zip(COLUMNS, sweep_cells(row, mark=False), strict=True))
         if row.gamma == gamma:
             lines += [f"row: {named.pop('speed-up')}", *(f"{name}: {text}" for name, text in named.items())]
@@ -190,7 +190,7 @@ def require_printed(runs: list[dict], trials: list, asked, race: Verdict, many) 
     about = {"pair": runs[0][BASELINE.key][0].pair, "machine": {}, "versions": {}, "at": 0.0}
     said = printed(lambda console: report(console, about, asked, trials, {"reason": "Not tried."}, []))
     assert all(readable(sentence) in said for sentence in (many.headline, *texts(many.notes)))
-    rows = sweep_rows(summarise(trials))
+    rows = sweep_rows(summarise(trials), one_pass=False)
     table = sweep_table(rows, marked(rows, trials, asked))
     assert printed(lambda console: show_table(console, table)).count("fastest") == 1
 

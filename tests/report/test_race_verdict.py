@@ -111,6 +111,14 @@ def test_our_loop_beside_them_adds_both_shares() -> None:
     }  # fmt: skip
 
 
+def test_details_have_v_by_rows_where_our_loop_ran() -> None:
+    run = {"generate": plain(), "speculative": speculative(1.6), LOOP.key: loop(0.5)}
+    rows = {row[0]: float(row[3]) for row in race_verdict([run]).checks["rows"]}
+    assert rows.keys() == {"1 row", "5 rows"} and rows["1 row"] == 1
+    assert schema.parse(verdict_line(race_verdict([run])), 1).checks == race_verdict([run]).checks
+    assert race_verdict([{"generate": plain(), "speculative": speculative(1.6)}]).checks is None
+
+
 def test_rates_are_medians_over_the_runs() -> None:
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.2, 1.0, 2.0)]
     assert race_verdict(runs).rates["speculative"] == "2.0\u00a0tokens/s"

@@ -49,6 +49,15 @@ def test_every_text_list_and_number_is_bounded() -> None:
     assert [name for name, part in schema.schema()["types"].items() if loose(part)] == []
 
 
+def test_a_recording_may_lack_what_a_verdict_got_later() -> None:
+    """Within a version, the reader and the scripts take a verdict without those fields, and with them."""
+    required = schema.schema()["types"]["VerdictLine"]["required"]
+    assert "chart" in required and not schema.ADDED & set(required)
+    assert schema.ADDED < set(schema.schema()["types"]["VerdictLine"]["properties"])
+    line = '{"event":"verdict","kind":"faster","sentence":"a","notes":[],"stopped":false}'
+    assert schema.parse(line, 1).checks is None
+
+
 def test_an_event_is_read_with_its_own_types() -> None:
     line = (
         '{"event":"round","index":0,"draft":[],"token_id":5,"token_kind":"target","committed_ids":[5],'

@@ -20,8 +20,10 @@ JUDGED = {"HEADLINES", "SHARES", "REASONS", "ADVICE", "DOUBTS", "CONFIDENCE"}  #
 GOLDEN = Path(__file__).with_name("golden_sentences.txt")
 ONE = Judgement(
     Kind.FASTER, 4, runs=1, gain=1.19, spread=(1.19, 1.19), engine=1.43, speculation=0.83, c=0.2, v=1.5, alpha=0.48,
-    needed_alpha=0.68, cost=2.3, tokens=1.9, guesses=4.0, round_cost=1.6, predicted=0.85, overhead=0.12,
+    needed_alpha=0.68, cost=2.3, tokens=1.9, guesses=4.0, draft_passes=4.0, round_cost=1.6, predicted=0.85,
+    overhead=0.12,
 )  # fmt: skip
+BLOCK = replace(ONE, one_pass=True, draft_passes=1.0, c=0.8)
 FIVE = replace(ONE, runs=5, gain=2.96, spread=(2.8, 3.1))
 UNSPLIT = replace(ONE, engine=None, speculation=None, v=None, predicted=None)
 RACE = {"stopped": "Stopped", "written": "1", "asked": "128", "lane": "speculative"}
@@ -53,6 +55,11 @@ def all_sentences() -> Iterator[str]:
     for speculation in (0.83, 1.07):
         for change in ({}, {"alpha": 0.75}, {"needed_alpha": None, "cost": 6.2}, {"gamma": "auto"}):
             yield why_paragraph(replace(ONE, speculation=speculation, **change))
+    yield "[A draft of one pass]"
+    for change in ({}, {"needed_alpha": None, "cost": 6.2}, {"gamma": "auto", "needed_alpha": None}):
+        yield sentences.reason(replace(BLOCK, reason=Reason.GUESSES_COST, **change))
+    yield why_paragraph(BLOCK)
+    yield why_paragraph(replace(BLOCK, engine=None, speculation=None, v=None, predicted=None))
     yield "[A stall in one run]"
     yield sentences.headline(replace(ONE, stalled=1))
     yield "[Rows that are filled in where they are used]"

@@ -162,7 +162,7 @@ def test_an_early_stop_names_no_winner() -> None:
         early = made < 8
         assert (found.judgement.kind is Kind.TOO_EARLY) == early and share.whole != early
         assert (found.judgement.gain is None) == early
-        assert (marked(sweep_rows(summarise(every[:made])), every[:made], plan) is None) == early
+        assert (marked(sweep_rows(summarise(every[:made]), one_pass=False), every[:made], plan) is None) == early
         if made < 16:
             assert f"{made} of 16 calls" in " ".join([found.headline, *texts(found.notes)])
 
@@ -180,7 +180,7 @@ def test_one_page_names_one_fastest_length() -> None:
     slower = {gamma: lane(100, 40, 0.1, 0.7, seconds, (60, 30, 70)) for gamma, seconds in ((2, 0.85), (4, 0.95))}
     ran = [trial(0, "a", *BASELINE, lane(100, 100, 0.0, 0.0, 1.0)), trial(0, "a", *LOOP, lane(100, 100, 0.0, 0.6, 0.7))]
     ran += [trial(0, "a", "speculative", gamma, figures) for gamma, figures in slower.items()]
-    found, table = judged(ran), sweep_rows(summarise(ran))
+    found, table = judged(ran), sweep_rows(summarise(ran), one_pass=False)
     assert found.judgement.gamma == 2 and found.judgement.kind is Kind.FASTER_BY_ENGINE
     assert "γ 2, the fastest of γ 2 and 4," in found.headline
     assert "(γ 0) was faster: 1.43x" in found.headline
@@ -395,13 +395,13 @@ def test_a_sweep_has_a_row_a_length_and_judges_the_closed_form() -> None:
     pair = specdec.Pair(target=target, draft=noisy_copy(target, 4, scale=0.006), tokenizer=byte_tokenizer())
     params = specdec.SamplingParams(max_new_tokens=48, ignore_eos=True)
     found = list(filter(None, trials(pair, Plan((PromptItem("a", "a", "Once"),), CONFIGS, params, 1))))
-    table = sweep_rows(summarise(found))
+    table = sweep_rows(summarise(found), one_pass=False)
     assert [row.gamma for row in table] == [*range(17), "auto"]
     assert table[0].predicted is None and table[-1].predicted is None
     for row in table[1:-1]:
         assert row.predicted == pytest.approx(row.judgement.predicted * row.judgement.engine)
     assert prediction_error(table) >= 0
-    assert "theory is off by" in theory_note(found)
+    assert "theory is off by" in theory_note(table)
     assert find(summarise(found), LOOP).figure("alpha") is None
     assert compute_metrics([]) is None
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import specdec
 from specdec.lanes.table import LaneConfig
 from specdec.measure import metrics
+from specdec.measure.costs import RowCost
 from specdec.report.definitions import DEFINITIONS
-from specdec.report.tables import EXPECTED, by_place, passes_table, places_table
+from specdec.report.tables import EXPECTED, by_place, checks_table, passes_table, places_table
 
 
 def lane_of(*drafts: str) -> metrics.Metrics:
@@ -49,6 +50,19 @@ def test_runs_are_added_place_by_place() -> None:
     pooled = metrics.pool([lane_of("aa"), lane_of("rdd", "aaa")])
     assert (pooled.tested_at, pooled.kept_at) == ((3, 2, 1), (2, 2, 1))
     assert sum(pooled.passes_of) == 3
+
+
+def test_v_stands_at_each_number_of_rows_that_was_measured() -> None:
+    """In passes over one row. Without such a pass there is no v, and with no other it is 1."""
+    one, six, nine = RowCost(1, 40, 0.002), RowCost(6, 12, 0.0026), RowCost(9, 3, 0.004)
+    found = checks_table([one, six, nine])
+    assert found["columns"][-1] == DEFINITIONS["verify growth"].name
+    assert found["rows"] == [
+        ["1 row", "40", "2.00", "1.00"], ["6 rows", "12", "2.60", "1.30"], ["9 rows", "3", "4.00", "2.00"],
+    ]  # fmt: skip
+    assert checks_table([six, nine]) is None and checks_table([one]) is None and checks_table([]) is None
+    many = checks_table([RowCost(rows, 2, 0.1) for rows in range(1, 40)])
+    assert len(many["rows"]) == 17, "as many as a recording may have"
 
 
 def test_a_lane_without_guesses_has_no_table() -> None:

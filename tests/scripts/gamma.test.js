@@ -8,8 +8,9 @@ import { Lane, kindsOf, momentOf } from "../../specdec/ui/assets/race/race.js";
 const HITS = [0, 2, 1, 0, 2, 1, 0, 3, 2, 1];
 const COSTS = Array.from({ length: 17 }, (_, n) => [0.01 * n, 0.1 + 0.01 * n, 0.001]);
 
-function recorded(most = 10) {
-  const lane = new Lane("speculative", { prompt_ids: [1], gamma: 5, params: { max_new_tokens: most, temperature: 0 } });
+function recorded(most = 10, draft = null) {
+  const params = { max_new_tokens: most, temperature: 0 };
+  const lane = new Lane("speculative", { prompt_ids: [1], gamma: 5, params, pair: { draft } });
   for (let id = 0; id < 10; id++)
     lane.add({
       index: id,
@@ -51,6 +52,13 @@ test("its times are those of the passes, one round after the other", () => {
   const seconds = (n) => COSTS[n].reduce((sum, part) => sum + part, 0);
   // The last round has room for two guesses only.
   assert.ok(Math.abs(found.duration - (2 * seconds(3) + seconds(2))) < 1e-9);
+});
+
+test("a draft is no longer than a block, but for one that may be copied", () => {
+  const block = { kind: "dflash", text: "dflash:a", most_guesses: 1 };
+  const roundsOf = (draft) => laneAt(...recorded(10, draft), 6).rounds.map((round) => round.committed_ids.length);
+  assert.deepEqual(roundsOf(block), [1, 2, 1, 2, 1, 2, 1]);
+  assert.deepEqual(roundsOf({ ...block, kind: "combined" }), [1, 3, 3, 3]);
 });
 
 test("length 0 is one token a round", () => {

@@ -34,7 +34,7 @@ CALLS_OF_LINK = 500  # in a link; without a bound a short one can take minutes t
 MOST_PROMPTS, MOST_CALLS, MOST_TOKENS = 10_000, 100_000, 1_000_000
 MOST_HEAD = 100_000  # bytes of the first line besides the prompts
 MOST_OTHERS = 100  # lines of a file that are no calls; an interrupted measurement leaves one for each process
-SHOWN_OF_DRAFT = {"kind", "text", "name", "layers", "dtype", "agreement"}
+SHOWN_OF_DRAFT = {"kind", "text", "name", "layers", "dtype", "agreement", "one_pass", "most_guesses"}
 # Figures of a call that a link leaves out: rates that follow from the others, and what only a file shows.
 NOT_IN_LINK = {
     "alpha", "draft_acceptance_rate", "tokens_per_second", "overhead_share", "tested_at", "kept_at", "overlap_at",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.colors import hex_to_rgb
 
-from specdec.report.cost_map import Point, break_even
+from specdec.report.cost_map import FREE, Point, break_even
 from specdec.ui.charts.figures import BLUE, COLOURS, GREY, LINE, styled
 from specdec.ui.charts.labels import apart, shown
 
@@ -17,25 +17,31 @@ MOST_LABELS = 14
 NEAR, GAP = 0.05, 0.03  # of the width: points with names in one column, and the column's distance
 NAMES = 0.2, 0.08  # of the width: a name on a phone, and on a wide screen
 PAPERS = "break-even, v = 1"
+BLOCKS = "break-even, v = 1, one pass a draft"
 Line = Sequence[tuple[float, float]]  # costs with acceptance rates, in small steps
 PAYS = f"rgba{(*hex_to_rgb(BLUE), 0.13)}"  # light enough for both themes
 
 
-def map_figure(points: Sequence[Point], v: float | None) -> go.Figure:
+def map_figure(points: Sequence[Point], growth: Mapping[int, float]) -> go.Figure:
     """Draw the points, and the line where the best draft length breaks even.
 
-    There is a line for v = 1, and one for the measured ``v`` if that is larger. At a hollow point speculation was
-    measured as slower than our loop without a draft.
+    There is a line for v = 1, and one for the measured v of each draft length, ``growth``, if one is larger than 1 and
+    a length pays at some acceptance.
+    Points of block drafters among others have a line of their own. At a hollow point speculation was measured as slower
+    than our loop without a draft.
     """
     most = max(0.5, *(1.3 * point.c for point in points)) if points else 0.5
     figure = go.Figure()
-    grown = v is not None and round(v, 2) > 1
-    line = break_even(v if v is not None and grown else 1.0, most)
-    papers = break_even(1.0, most)
-    _add_line(figure, line, {"color": BLUE, "width": 2}, f"break-even, v = {v:.2f} (measured)" if grown else PAPERS)
+    kinds = sorted({point.one_pass for point in points}) or [False]
+    line, papers = (break_even(v, most, kinds[0]) for v in (growth, FREE))
+    grown = bool(line) and any(round(v, 2) > 1 for v in growth.values())
+    line = line if grown else papers
+    _add_line(figure, line, {"color": BLUE, "width": 2}, _measured(growth) if grown else PAPERS)
     _add_line(figure, [(c, 1.0) for c, _ in (line[0], line[-1])], {"width": 0}, fill="tonexty", fillcolor=PAYS)
     if grown:
         _add_line(figure, papers, {"color": GREY, "width": 2, "dash": "6px,4px"}, PAPERS)
+    if len(kinds) > 1:
+        _add_line(figure, break_even(FREE, most, True), {"color": GREY, "width": 2, "dash": "2px,3px"}, BLOCKS)
     place = {"x": most, "xanchor": "right", "showarrow": False, "borderpad": 4}
     if line[-1][1] < 0.88:  # otherwise there is no room for it
         figure.add_annotation(text="<i>speculation pays</i>", y=100, yanchor="top", **place)
@@ -45,7 +51,14 @@ def map_figure(points: Sequence[Point], v: float | None) -> go.Figure:
         _name_points(figure, points, most, (line, papers))
     figure.update_yaxes(title_text="Acceptance \u03b1 (% of tested guesses)", range=[0, 100], dtick=20)
     figure.update_xaxes(title_text="Cost coefficient c (draft pass / target pass)", range=[-0.02 * most, most])
-    return styled(figure, HEIGHT, legend=1 + grown + len({point.lane_config for point in points}), hover="closest")
+    entries = len(kinds) + grown + len({point.lane_config for point in points})
+    return styled(figure, HEIGHT, legend=entries, hover="closest")
+
+
+def _measured(growth: Mapping[int, float]) -> str:
+    """The name of the line with the measured v."""
+    low, high = (f"{v:.2f}" for v in (min(growth.values()), max(growth.values())))
+    return f"break-even, v = {low if low == high else f'{low} to {high}'} (measured)"
 
 
 def _add_line(figure: go.Figure, line: Line, look: dict[str, Any], name: str = "", **more: Any) -> None:

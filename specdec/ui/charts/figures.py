@@ -11,7 +11,6 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from specdec.events import MAX_GAMMA
 from specdec.lanes.table import BASELINE
 from specdec.measure.losslessness import Common
 from specdec.measure.plan import Trial
@@ -24,75 +23,106 @@ from specdec.ui.charts.labels import apart, shown
 # Colours of marks in both themes: their contrast is at least 3:1 on the white page and on the dark one.
 BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#4a948e"
 TEXT, LINE = 14, 20  # pixels: the size of text, and the height of a line
-MOST = MAX_GAMMA + 0.5  # where the charts over draft lengths end
 MOST_DOTS = 120  # of a row
 FAINT = "rgba(128, 128, 128, 0.25)"
 NEAR = "\u00a0\u00a0\u00a0"  # between a mark and the number right of it
 COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # by the names in the table of lanes
 
 
-def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None) -> go.Figure:
-    """Speed-up, tokens per pass and acceptance against the draft length: medians, bars from lowest to highest run."""
+def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int, one_pass: bool) -> go.Figure:
+    """Speed-up, tokens per pass, acceptance and cost of a round against the draft length: medians of the runs.
+
+    Bars go from the lowest to the highest run. ``longest``: the longest draft length of the sweep. ``one_pass``: a
+    draft takes one pass, whatever its length. Without our loop the cost of a round is not known, and not drawn.
+    """
     fixed, x = [row for row in rows if isinstance(row.gamma, int)], [r.gamma for r in rows if isinstance(r.gamma, int)]
-    figure = make_subplots(rows=3, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.56, 0.22, 0.22])
-    gains = [row.summary.gains for row in fixed]
+    drafted = [row for row in fixed if row.judgement.alpha is not None]
+    costs = [row for row in drafted if row.judgement.split and row.judgement.v and row.judgement.c is not None]
+    heights = [0.46, 0.18, 0.18, 0.18] if costs else [0.56, 0.22, 0.22]
+    figure = make_subplots(rows=len(heights), shared_xaxes=True, vertical_spacing=0.05, row_heights=heights)
+    gains, end = [row.summary.gains for row in fixed], longest + 0.5
     y = [median_low(found) for found in gains]
     figure.add_scatter(
         x=x, y=y, mode="lines+markers", line={"color": BLUE, "width": 2}, marker={"size": 8},
         error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": BLUE} | bars(gains, y),
         row=1, col=1,
     )  # fmt: skip
-    ends = [("plain", MOST, 1.0), *([("measured", x[-1], y[-1])] if fixed else [])]
+    # Names stand right of all lines, or right of a line that has not come so far yet.
+    last = end if x and x[-1] == longest else x[-1] if x else 0
+    ends = [("plain", end, 1.0), *([("measured", last, y[-1])] if fixed else [])]
     figure.add_hline(y=1, line={"color": GREY, "width": 1}, row=1, col=1)
     predicted = [(gamma, row.predicted) for gamma, row in zip(x, fixed, strict=True) if row.predicted]
     if predicted:
         dashed = {"color": GREY, "width": 2, "dash": "6px,4px"}
-        at, heights = [gamma for gamma, _ in predicted], [value for _, value in predicted]
-        figure.add_scatter(x=at, y=heights, mode="lines", line=dashed, row=1, col=1)
-        ends.append(("predicted", *predicted[-1]))
+        at, values = [gamma for gamma, _ in predicted], [value for _, value in predicted]
+        figure.add_scatter(x=at, y=values, mode="lines", line=dashed, row=1, col=1)
+        ends.append(("predicted", last if at[-1] == x[-1] else at[-1], values[-1]))
     auto = next((row.summary.gain for row in rows if row.gamma == "auto"), None)
     if auto:
         figure.add_hline(y=auto, line={"color": ORANGE, "width": 2, "dash": "2px,3px"}, row=1, col=1)
-        ends.append((f"auto {auto:.2f}x", MOST, auto))
+        ends.append((f"auto {auto:.2f}x", end, auto))
     drawn = [1.0, *([auto] if auto else []), *chain.from_iterable(gains), *(value for _, value in predicted)]
     room = 0.2 * (max(drawn) - min(drawn)) or 0.2
     low, top = max(0.0, min(drawn) - room / 2), max(drawn) + 1.4 * room
     _label_ends(figure, ends, low, top)
     if best and isinstance(best.gamma, int) and best.summary.gain:
-        _mark_best(figure, best.gamma, best.summary.gain, top)
-    drafted = [row for row in fixed if row.judgement.alpha is not None]
+        _mark_best(figure, best.gamma, best.summary.gain, top, longest)
     tokens = [row.judgement.tokens for row in drafted]
     kept = [100 * alpha for row in drafted if (alpha := row.judgement.alpha) is not None]
-    for place, values in ((2, tokens), (3, kept)):
-        figure.add_scatter(
-            x=[row.gamma for row in drafted], y=values, mode="lines+markers",
-            line={"color": BLUE, "width": 2}, marker={"size": 6}, row=place, col=1,
-        )  # fmt: skip
+    for place, shares in ((2, tokens), (3, kept)):
+        _add_small(figure, [row.gamma for row in drafted], shares, BLUE, place)
     figure.update_yaxes(title_text="Speed-up over plain<br>generate (times)", range=[low, top], row=1, col=1)
     figure.update_yaxes(title_text="Tokens per<br>target pass", rangemode="tozero", row=2, col=1)
     figure.update_yaxes(title_text="Acceptance<br>(%)", range=[0, 104], row=3, col=1)
-    figure.update_xaxes(range=[-0.5, MOST], dtick=2)
+    if costs:
+        _add_costs(figure, [row.judgement for row in costs], last, one_pass)
+    figure.update_xaxes(range=[-0.5, end], dtick=2 if longest > 8 else 1)
     figure.update_xaxes(
         title_text="Draft length \u03b3 (guesses per round)<br>points: median run, bars: lowest to highest",
-        row=3,
+        row=len(heights),
         col=1,
     )
-    return styled(figure, 500, right=92)
+    return styled(figure, 620 if costs else 500, right=92)
 
 
-def _label_ends(figure: go.Figure, ends: Sequence[tuple[str, float, float]], low: float, top: float) -> None:
-    """Put a name at the right end of each line of the top chart, whose values go from ``low`` to ``top``."""
-    places = apart([y for _, _, y in ends], LINE * (top - low) / 210, low, top)
+def _add_small(figure: go.Figure, x: Sequence[Any], y: Sequence[float | None], colour: str, row: int) -> None:
+    """Add a line with marks to a chart below the first one."""
+    look = {"line": {"color": colour, "width": 2}, "marker": {"size": 6}}
+    figure.add_scatter(x=x, y=y, mode="lines+markers", row=row, col=1, **look)
+
+
+def _add_costs(figure: go.Figure, found: Sequence[Judgement], last: float, one_pass: bool) -> None:
+    """What a round costs at each draft length, in target passes over one token: checking, which is v, and drafting.
+
+    ``last``: where the names of the lines stand.
+    """
+    x = [one.gamma for one in found]
+    lines = {
+        "check (v)": (BLUE, [one.v or 0.0 for one in found]),
+        "draft, 1 pass" if one_pass else "draft": (ORANGE, [(one.c or 0.0) * (one.draft_passes or 0) for one in found]),
+    }
+    top = 1.15 * max(chain.from_iterable(values for _, values in lines.values()))
+    for colour, values in lines.values():
+        _add_small(figure, x, values, colour, 4)
+    _label_ends(figure, [(name, last, values[-1]) for name, (_, values) in lines.items()], 0.0, top, 4, 80)
+    figure.update_yaxes(title_text="Cost in<br>target passes", range=[0, top], nticks=4, row=4, col=1)
+
+
+def _label_ends(
+    figure: go.Figure, ends: Sequence[tuple[str, Any, float]], low: float, top: float, row: int = 1, pixels: int = 210
+) -> None:
+    """Put a name at the right end of each line of a chart, whose values go from ``low`` to ``top`` over ``pixels``."""
+    places = apart([y for _, _, y in ends], LINE * (top - low) / pixels, low, top)
     for (name, x, _), place in zip(ends, places, strict=True):
         note = {"xanchor": "left", "yanchor": "middle", "showarrow": False, "xshift": 8}
-        figure.add_annotation(text=name, x=x, y=place, row=1, col=1, **note)
+        figure.add_annotation(text=name, x=x, y=place, row=row, col=1, **note)
 
 
-def _mark_best(figure: go.Figure, gamma: int, gain: float, top: float) -> None:
+def _mark_best(figure: go.Figure, gamma: int, gain: float, top: float, longest: int) -> None:
     """Put a ring around the point, and its name at ``top``, above all lines."""
     ring = {"size": 15, "symbol": "circle-open", "line": {"width": 2.5, "color": BLUE}, "color": BLUE}
     figure.add_scatter(x=[gamma], y=[gain], mode="markers", marker=ring, row=1, col=1)
-    anchor = "left" if gamma < 3 else "right" if gamma > 13 else "center"
+    anchor = "left" if gamma < longest / 6 else "right" if gamma > 0.8 * longest else "center"
     figure.add_annotation(
         text=f"fastest: \u03b3 {gamma}", x=gamma, y=gain, ax=gamma, ay=top, axref="x", ayref="y", row=1, col=1,
         xanchor=anchor, yanchor="top", arrowhead=0, arrowwidth=1, arrowcolor=GREY, standoff=9,

@@ -14,21 +14,23 @@ import gradio as gr
 from specdec.engine.decode import speculative
 from specdec.engine.policy import policy_of
 from specdec.errors import InvalidInput
-from specdec.events import Event, SamplingParams
+from specdec.events import Event, SamplingParams, longest_draft
+from specdec.facts import takes_one_pass
 from specdec.lanes.decoding_thread import Batches, driven
+from specdec.measure.costs import Costs
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
 from specdec.measure.results.format import Results
 from specdec.measure.summary import fastest, share_of, summarise
-from specdec.measure.sweep import CONFIGS, NEW_TOKENS, RUNS
+from specdec.measure.sweep import CONFIGS, NEW_TOKENS, RUNS, within
 from specdec.measure.task import Task
 from specdec.measure.trials import INTERVAL
-from specdec.measure.whatif import ORACLE, Calibration, Costs, PredictedRun, what_if
+from specdec.measure.whatif import ORACLE, Calibration, PredictedRun, what_if
 from specdec.models.pair import Pair, Prompt
 from specdec.report import numbers, sentences
 from specdec.report.figure_table import FigureTable
 from specdec.report.provenance import HERE, Origin
-from specdec.report.sweep import SweepRow, marked, sweep_rows, sweep_table, theory_note
+from specdec.report.sweep import SweepRow, block_note, marked, sweep_rows, sweep_table, theory_note
 from specdec.ui import html
 from specdec.ui.charts.figures import sweep_figure
 from specdec.ui.fields import integer, number_field, read_number
@@ -90,7 +92,7 @@ class GammaTab:
             gr.HTML(
                 '<p class="sd-hint">This records one run whose draft length changes from round to round. The page '
                 "computes every other draft length from it: exact tokens per pass for greedy text, expected values for "
-                "sampling.</p>",
+                "sampling, and for a draft that takes one pass whatever its length.</p>",
                 apply_default_css=False,
             )
             self._record = Buttons("Record one run", "whatif")
@@ -125,7 +127,7 @@ class GammaTab:
         return Job(self._buttons.name, plan.tokens, partial(self._sweep, plan=plan), settings)
 
     def _sweep(self, context: JobContext, plan: Plan) -> Iterator[Values]:
-        measured = Measurement(context, plan, self._limits)
+        measured = Measurement(context, within(plan, longest_draft(context.slot.facts)), self._limits)
         for text, draw in measured.steps():
             results = measured.results
             yield {self._buttons.status: text} | (self._shown(results, HERE, draw) if results else {})
@@ -138,10 +140,15 @@ class GammaTab:
     def _shown(self, results: Results, origin: Origin, draw: bool) -> Values:
         """Verdict and table, and the chart if it must be drawn again."""
         plan, found = results.plan, results.trials
-        rows = sweep_rows(summarise(found))
+        facts = results.about["pair"]
+        rows = sweep_rows(summarise(found), takes_one_pass(facts))
         best = marked(rows, found, plan)
-        figure = sweep_figure(rows, None if best is None else rows[best]) if draw and rows else None
-        return self._findings.show(results, origin, _tables(rows, best), figure, [theory_note(found)])
+        figure = None
+        if draw and rows:
+            longest = max((gamma for _, gamma in plan.configs if isinstance(gamma, int)), default=0)
+            figure = sweep_figure(rows, None if best is None else rows[best], longest, takes_one_pass(facts))
+        notes = filter(None, [block_note(facts), theory_note(rows)])
+        return self._findings.show(results, origin, _tables(rows, best), figure, notes)
 
     def _finished(self, results: Results, origin: Origin) -> Values:
         """A finished sweep that is opened: verdict, chart, table and explanation."""

@@ -66,7 +66,7 @@ class ComparePanel:
 
     def _charts(self, found: ResultsComparison | None) -> dict[Any, Any]:
         points, heated = (found.points, found.by_temperature) if found else ([], [])
-        shown = self._map.show(points, None, " Each number beside a point is the number of its file.")
+        shown = self._map.show(points, {}, " Each number beside a point is the number of its file.")
         if not heated:
             return shown | {self._heat_title: "", self._heat: gr.update(visible=False)}
         figure = gr.update(value=drawn(temperature_figure(heated)), visible=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gradio as gr
@@ -16,8 +16,12 @@ TITLE = "Where speculation pays"
 LEGEND = (
     "Each point is measured: the share of tested guesses that are kept, against the cost of a draft pass. The line is "
     "theory (Leviathan et al., Theorem 3.8, at the best \u03b3). Above the line, speculation is faster than our loop "
-    "without a draft. v is the time of a target pass over a round, divided by that of a pass over one token; the "
-    "line assumes the same v at every \u03b3. At a hollow point, speculation was slower."
+    "without a draft. v is the time of a target pass over a round, divided by that of a pass over one token. The line "
+    "with the measured v takes it at each \u03b3 as measured there, and only \u03b3 that were measured. At a hollow "
+    "point, speculation was slower."
+)
+BLOCK = (
+    " A block drafter takes one pass for a whole draft, so a round costs c + v at every \u03b3, and its line differs."
 )
 
 
@@ -29,9 +33,12 @@ class CostMap:
         self._plot = figure_place(f"sd-{name}-map")
         self.cleared: dict[Any, Any] = {self._title: "", self._plot: gr.update(visible=False)}
 
-    def show(self, found: Sequence[Point], v: float | None, more: str = "") -> dict[Any, Any]:
-        """The values that show these points, and the line with the measured ``v``; ``more`` ends the explanation."""
+    def show(self, found: Sequence[Point], growth: Mapping[int, float], more: str = "") -> dict[Any, Any]:
+        """The values that show these points, and the line with the v that was measured at each draft length.
+
+        ``more`` ends the explanation.
+        """
         if len(found) < 2:
             return {self._title: "", self._plot: gr.update(visible=False)}
-        title = html.titled(TITLE, f"{LEGEND}{more}")
-        return {self._title: title, self._plot: gr.update(value=drawn(map_figure(found, v)), visible=True)}
+        title = html.titled(TITLE, f"{LEGEND}{BLOCK * any(point.one_pass for point in found)}{more}")
+        return {self._title: title, self._plot: gr.update(value=drawn(map_figure(found, growth)), visible=True)}

@@ -13,6 +13,7 @@ import gradio as gr
 import plotly.graph_objects as go
 
 from specdec.errors import SpecdecError, with_names
+from specdec.facts import takes_one_pass
 from specdec.measure.kept import Begun, kept_trials
 from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
 from specdec.measure.results.file import ResultsText
@@ -22,7 +23,7 @@ from specdec.measure.task import Task
 from specdec.models.pair import Pair
 from specdec.report import sentences
 from specdec.report.cost_map import measured_growth, points
-from specdec.report.provenance import Origin, provenance_line, takes_one_pass
+from specdec.report.provenance import Origin, provenance_line
 from specdec.report.sweep import Overall, overall
 from specdec.report.why import why_figures
 from specdec.ui import html
@@ -179,7 +180,8 @@ class ResultPanel:
     def explain(self, results: Results) -> Values:
         """The values of the map and of the fold. The fold is empty if the steps are not known."""
         found = _judged(results).judgement
-        shown = self._map.show(points(results.trials), measured_growth(results.trials))
+        one_pass = takes_one_pass(results.about["pair"])
+        shown = self._map.show(points(results.trials, one_pass), measured_growth(results.trials))
         if not found.steps:
             return shown
         values = shown | {self._steps: drawn(waterfall_figure(found)), self._facts: html.facts(why_figures(found))}

@@ -16,7 +16,7 @@ from specdec.measure.losslessness import Common
 from specdec.measure.plan import Trial
 from specdec.measure.summary import summarise, summary_rows
 from specdec.report.benchmark import gains_table
-from specdec.report.cost_map import Point
+from specdec.report.cost_map import FREE, Point
 from specdec.report.sweep import sweep_rows
 from specdec.ui.assets import ASSETS
 from specdec.ui.charts.cost_map import MOST_LABELS, PLOT, map_figure
@@ -119,13 +119,42 @@ def test_the_lines_of_a_sweep_are_named_at_their_ends_and_no_legend_is_needed() 
     gammas = (3, 5, "auto")
     ran = [trial(0, BASELINE, plain(2.0)), trial(0, LOOP, loop(1.0))]
     ran += [trial(0, LaneConfig("speculative", g), drafting(g, (3, 1), 0.01, 1.0, made=3)) for g in gammas]
-    rows = sweep_rows(summarise(ran))
-    figure = sweep_figure(rows, rows[1])
+    rows = sweep_rows(summarise(ran), one_pass=False)
+    figure = sweep_figure(rows, rows[1], 16, one_pass=False)
     notes = {note.text.split()[0]: note for note in figure.layout.annotations}
-    assert notes.keys() == {"plain", "measured", "predicted", "auto", "fastest:"} and not figure.layout.showlegend
-    ends = sorted(note.y for name, note in notes.items() if name != "fastest:")
+    of_costs = {"check", "draft"}
+    assert notes.keys() == {"plain", "measured", "predicted", "auto", "fastest:"} | of_costs
+    assert not figure.layout.showlegend
+    ends = sorted(note.y for name, note in notes.items() if name not in {"fastest:"} | of_costs)
     top = figure.layout.yaxis.range[1]
     assert all(above - below >= 0.99 * LINE * top / 280 for below, above in pairwise(ends))
+
+
+@pytest.mark.parametrize("one_pass", [False, True])
+def test_a_sweep_shows_what_a_round_costs_at_each_length(one_pass: bool) -> None:
+    """v is that of each length. The draft of a block drafter costs the same at all of them; its lengths end at 7."""
+    lanes = [(BASELINE, plain(1.0)), (LOOP, loop(1.0))]
+    for gamma in (1, 4, 7):
+        guess = 0.36 / gamma if one_pass else 0.18  # seconds; a pass over one token takes 0.9
+        lane = drafting(gamma, (gamma,), guess, 0.9 + 0.09 * gamma, text=tuple(range(1 + 40 * (gamma + 1))))
+        lanes.append((LaneConfig("speculative", gamma), lane))
+    rows = sweep_rows(summarise([trial(0, config, events) for config, events in lanes]), one_pass)
+    figure = sweep_figure(rows, None, 7, one_pass)
+    check, draft = (line for line in figure.data if line.yaxis == "y4")
+    assert check.x == draft.x == (1, 4, 7)
+    assert check.y == pytest.approx([1.1, 1.4, 1.7], rel=0.02)
+    assert draft.y == pytest.approx([0.4] * 3 if one_pass else [0.2, 0.8, 1.4], rel=0.03)
+    assert ("draft, 1 pass" if one_pass else "draft") in [note.text for note in figure.layout.annotations]
+    assert figure.layout.xaxis.range[1] == 7.5
+    for row, passes in zip(rows[1:], (1, 1, 1) if one_pass else (1, 4, 7), strict=True):
+        j = row.judgement
+        assert j.predicted == pytest.approx((row.gamma + 1) / (passes * j.c + j.v)), "every guess is kept"
+
+
+def test_without_our_loop_a_sweep_shows_no_cost_of_a_round() -> None:
+    ran = [trial(0, BASELINE, plain(1.0)), trial(0, LaneConfig("speculative", 4), drafting(4, (3,), 0.1, 1.0))]
+    figure = sweep_figure(sweep_rows(summarise(ran), one_pass=False), None, 16, one_pass=False)
+    assert not [line for line in figure.data if line.yaxis == "y4"] and figure.layout.height == 500
 
 
 @pytest.mark.parametrize("places", [[], [5], [5, 5, 5], [1, 2, 90, 91], [99, 0, 100], list(range(40))])
@@ -165,7 +194,7 @@ SPECULATIVE = LaneConfig("speculative", 5)
 def test_the_map_shows_lines_region_and_points() -> None:
     """Points are hollow where speculation was slower. The dashed line is the papers', with v = 1."""
     points = [Point("a", SPECULATIVE, 0.1, 0.8, 2.0), Point("<b>", SPECULATIVE, 0.12, 0.2, 0.8)]
-    figure = map_figure(points, 1.3)
+    figure = map_figure(points, dict.fromkeys(FREE, 1.3))
     line, region, paper, dots, _ = figure.data
     assert region.fill == "tonexty" and paper.line.dash and tuple(dots.marker.symbol) == ("star", "star-open")
     assert paper.x[-1] * 100 == pytest.approx(paper.y[-1]) and line.y[0] > paper.y[0]
@@ -179,23 +208,35 @@ def test_the_map_shows_lines_region_and_points() -> None:
         assert "(" in title, "with its unit"
 
 
-@pytest.mark.parametrize("v", [None, 0.9, 1.004])
-def test_without_a_v_above_1_the_map_has_one_line(v: float | None) -> None:
-    figure = map_figure([Point("a", SPECULATIVE, 0.1, 0.8, 2.0)], v)
+@pytest.mark.parametrize("growth", [{}, {4: 0.9}, {2: 0.9, 4: 1.004}, {1: 2.5}])
+def test_without_a_v_above_1_the_map_has_one_line(growth: dict[int, float]) -> None:
+    """Also where the measured v says that no length pays."""
+    figure = map_figure([Point("a", SPECULATIVE, 0.1, 0.8, 2.0)], growth)
     assert len(figure.data) == 4 and figure.data[0].name == "break-even, v = 1"
+
+
+def test_block_drafters_have_a_line_of_their_own() -> None:
+    """Among others it is a further one; alone it is the line, which is lower, because a longer draft costs no more."""
+    chain, block = (Point("a", SPECULATIVE, 0.3, 0.8, 2.0, one_pass) for one_pass in (False, True))
+    alone, both, usual = (map_figure(points, {2: 1.1, 8: 1.6}) for points in ([block], [chain, block], [chain]))
+    names = [line.name for line in both.data if line.showlegend is not False]
+    assert names[:2] == ["break-even, v = 1.10 to 1.60 (measured)", "break-even, v = 1"]
+    assert names[2] == "break-even, v = 1, one pass a draft" and names[2] not in [line.name for line in alone.data]
+    below = zip(alone.data[0].y, usual.data[0].y, strict=False)
+    assert all(one < other or not at for at, (one, other) in enumerate(below))
 
 
 def test_points_at_one_place_have_names_that_do_not_overlap() -> None:
     points = [Point(str(n), SPECULATIVE, 0.1, 0.8, 2.0) for n in range(MOST_LABELS)]
-    notes = [note for note in map_figure(points, None).layout.annotations if note.showarrow]
+    notes = [note for note in map_figure(points, {}).layout.annotations if note.showarrow]
     heights = sorted(note.ay * PLOT / 100 for note in notes)
     assert len(notes) == MOST_LABELS and all(above - below >= LINE - 1e-6 for below, above in pairwise(heights))
-    assert not [n for n in map_figure(points * 2, None).layout.annotations if n.showarrow], "too many for names"
+    assert not [n for n in map_figure(points * 2, {}).layout.annotations if n.showarrow], "too many for names"
 
 
 def test_a_draft_as_dear_as_its_target_is_on_the_map() -> None:
     """Above c = 1 there is no line, but the point is shown."""
-    figure = map_figure([Point("a", SPECULATIVE, 2.0, 0.8, 0.5)], 1.5)
+    figure = map_figure([Point("a", SPECULATIVE, 2.0, 0.8, 0.5)], dict.fromkeys(FREE, 1.5))
     assert figure.layout.xaxis.range[1] > 2 and max(figure.data[0].x) < 1
 
 

@@ -6,13 +6,14 @@ import { Lane } from "./race.js";
 export function laneAt(race, lane, gamma) {
   const { hits, wrong, costs } = race.verdict.whatif;
   const ids = lane.rounds.flatMap((round) => round.committed_ids);
-  const most = lane.started.params.max_new_tokens;
+  const { params, pair } = lane.started;
+  const longest = Math.min(gamma, longestDraft(pair.draft));
   const found = new Lane(lane.key, { ...lane.started, gamma });
   const first = lane.rounds[0];
   found.add(first);
   let elapsed = first.elapsed_seconds;
   for (let start = first.committed_ids.length, index = 1; start < ids.length; index++) {
-    const n = Math.max(0, Math.min(gamma, most - start - 1));
+    const n = Math.max(0, Math.min(longest, params.max_new_tokens - start - 1));
     const kept = Math.min(n, hits[start]);
     const committed = ids.slice(start, Math.min(start + kept + 1, ids.length));
     const added = committed.length > kept;
@@ -36,6 +37,9 @@ export function laneAt(race, lane, gamma) {
   found.finished = lane.finished;
   return found;
 }
+
+// The most guesses that a draft can have. A combination has no such bound, because a copied draft may be longer.
+const longestDraft = (draft) => (draft && draft.kind !== "combined" ? (draft.most_guesses ?? Infinity) : Infinity);
 
 // The draft of a computed round: the kept guesses and, if known, the rejected one. Later guesses are not known and
 // left out.

@@ -141,6 +141,7 @@ export interface Metrics {
   "overlap_at"?: Array<number>;
   "passes_of"?: Array<number>;
   "cpu_seconds"?: number | null;
+  "drafts"?: number | null;
 }
 export interface ModelFacts {
   "name": string;
@@ -283,6 +284,7 @@ export interface VerdictLine {
   "end": LaneEnd | null;
   "saved": string | null;
   "chart": string | null;
+  "checks"?: Table | null;
   "event": "verdict";
 }
 export interface WhatIf {

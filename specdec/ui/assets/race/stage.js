@@ -149,7 +149,7 @@ export class Stage {
     this.speak(`${record.sentence} ${record.warning ?? ""}`);
     if (record.figures) {
       this.more.hidden = !record.details;
-      const tables = [record.lanes, record.places, record.passes].filter(Boolean);
+      const tables = [record.lanes, record.places, record.passes, record.checks].filter(Boolean);
       if (record.details) this.moreBody.replaceChildren(...tables.map(laneTable), factList(record.details));
       this.strip.words.textContent = record.time ?? "";
       this.why.open(record.why);

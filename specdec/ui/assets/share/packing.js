@@ -8,7 +8,8 @@ import { ruleOf, withNames, withoutNames } from "./nameless.js";
 import { VERSION } from "../race/race.js";
 
 const [BEGIN, STARTED, VERDICT] = ["begin", "started", "verdict"].map(ruleOf);
-const LEFT_OUT = { details: null, lanes: null, places: null, passes: null, time: null, whatif: null }; // of a verdict
+const TABLES = { lanes: null, places: null, passes: null, checks: null };
+const LEFT_OUT = { ...TABLES, details: null, time: null, whatif: null }; // of a verdict
 
 // null if the race is too long for a link.
 export async function pack(race) {
