@@ -26,7 +26,8 @@ from specdec.report.verdict import STRICT, LaneEnd, Verdict
 # Raise it when a line of an older version could be read wrongly, never for a new field with a default: recordings of
 # another version are refused, those that ship included.
 VERSION = 5
-ADDED = {"checks"}  # fields of the verdict that came within this version: recordings may lack them
+# Fields by type that came within this version: recordings may lack them.
+ADDED = {"VerdictLine": {"checks"}, "Why": {"causes"}}
 ASSETS = Path(__file__).parents[1] / "ui" / "assets" / "race"
 
 # A browser draws what it reads. More than this in one place is no recording of a race.
@@ -162,8 +163,8 @@ def schema() -> dict[str, Any]:
     found, whole = TypeAdapter.json_schemas(written, ref_template="{model}", schema_generator=_Bounded)
     lines = found["line", "serialization"]["discriminator"]["mapping"]
     types = {name: _bare(part) for name, part in whole["$defs"].items()}
-    verdict = types[lines["verdict"]]
-    verdict["required"] = [name for name in verdict["required"] if name not in ADDED]
+    for name, added in ADDED.items():
+        types[name]["required"] = [field for field in types[name]["required"] if field not in added]
     return {"version": VERSION, "results": results_format.VERSION, "lines": lines, "types": types}
 
 

@@ -302,6 +302,6 @@ export interface Why {
   "text": string;
   "figures": Array<Figure>;
   "steps": Array<[string, number]>;
-  "causes": Array<string>;
+  "causes"?: Array<string>;
 }
 export type Line = StartedLine | RoundLine | FinishedLine | Begin | LaneEnd | VerdictLine | ErrorLine | Part;
