@@ -26,7 +26,7 @@ _SAMPLE = 64  # tokens that show how a decoder joins them
 
 
 @lru_cache(maxsize=1)
-def _byte_of_character() -> dict[str, int]:
+def byte_of_character() -> dict[str, int]:
     """GPT-2's printable stand-ins for the 256 bytes, inverted (Radford et al. 2019, ``bytes_to_unicode``)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     table = {chr(byte): byte for byte in printable}
@@ -152,7 +152,7 @@ class TokenBytes:
             return f"<{token_id}>".encode()
         if isinstance(token, bytes):
             return token
-        table = _byte_of_character()
+        table = byte_of_character()
         if stored and all(character in table for character in token):
             return bytes(table[character] for character in token)
         if (byte := self._decoded.fallback_byte(token_id)) is not None:

@@ -24,11 +24,21 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one event of the stream added. ``seconds`` since the request was sent; ``ids`` is None if it told none."""
+    """What one event of the stream added, or several that belong together.
+
+    - ``seconds``: since the request was sent.
+    - ``ids``: None if it told none.
+    - ``count``: how many tokens it added; None if it told neither that nor ids.
+    """
 
     seconds: float
     text: str
     ids: tuple[int, ...] | None
+    count: int | None = None
+
+    @property
+    def tokens(self) -> int | None:
+        return self.count if self.ids is None else len(self.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +112,28 @@ def wholes(values: Any, what: str, name: str, most: int = MOST_IDS) -> tuple[int
     return tuple(whole(value, what, name, most) for value in values)
 
 
+def counts_of(told: Sequence[Any], name: str) -> Counts:
+    """The counts of steps, of drafted and of accepted guesses.
+
+    Raises ``ServerFailed`` where one is none, or where they contradict each other.
+    """
+    named = ("steps with guesses", "drafted guesses", "accepted guesses")
+    found = Counts(*(whole(value, what, name) for value, what in zip(told, named, strict=True)))
+    if found.accepted > found.drafted or found.steps > found.drafted:
+        raise contradiction(name)
+    return found
+
+
 def steps_of(accepted: Any, drafted: Any, name: str) -> tuple[Step, ...]:
     """The steps from two lists of one length. Raises ``ServerFailed`` where they contradict each other."""
     kept, made = wholes(accepted, "accepted guesses", name, 1000), wholes(drafted, "drafted guesses", name, 1000)
     if len(kept) != len(made) or any(k > m for k, m in zip(kept, made, strict=False)):
-        raise ServerFailed(f"The server {name} sent counts of guesses that contradict each other.")
+        raise contradiction(name)
     return tuple(Step(m, k) for k, m in zip(kept, made, strict=True))
+
+
+def contradiction(name: str) -> ServerFailed:
+    return ServerFailed(f"The server {name} sent counts of guesses that contradict each other.")
 
 
 def sums_of(steps: Sequence[Step]) -> Counts:

@@ -7,22 +7,25 @@ lead to another address: redirects are not followed, and the environment's proxi
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
-import httpx2
+import httpcore2
 
 from specdec.errors import InvalidInput, ServerFailed, quoted
+from specdec.servers.deadlines import Network
 
 LONGEST_LINE = 1_000_000  # bytes of one event of a stream
 MOST_STREAMED = 64_000_000  # bytes of one stream
 MOST_ANSWERED = 4_000_000  # bytes of any other answer
+MOST_REFUSED = 100_000  # bytes of what a server says in place of a stream
 QUOTED = 300  # characters of a server's own error message that are shown
 PATIENCE = 30.0  # seconds for an answer that is no stream
-CONNECT = 10.0  # seconds until a connection stands
+IDLE = 5.0  # seconds for which an unused connection stays open
 
 
 class Streamed(NamedTuple):
@@ -45,28 +48,36 @@ def base_of(url: str) -> str:
         raise InvalidInput("An address with a user name or a password is refused; put the key into the environment.")
     if parts.query or parts.fragment:
         raise InvalidInput(f"{quoted(url)} has a part after ? or #; give the address alone.")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    path = parts.path.rstrip("/").removesuffix("/v1")
+    try:
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname.encode("idna").decode()
+    except UnicodeError:
+        raise InvalidInput(f"{quoted(url)} has a name of a server that is none.") from None
+    path = quote(parts.path.rstrip("/").removesuffix("/v1"), safe="/%:@!$&'()*+,;=~")
     return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{path}"
 
 
 class Client:
-    """Requests to one server. Close it at the end, or use it in a ``with`` statement.
+    """Requests to one server. Close it at the end, or use it in a ``with`` statement. Threads may share it.
 
     - ``name``: what messages call the server; its address stands in none of them.
     - ``url``: its address; a path of its API, such as ``/v1``, is cut off.
     - ``key``: sent as a bearer token, if given.
 
-    Requests raise ``ServerFailed`` with a sentence where the server does not answer as it should.
+    Requests raise ``ServerFailed`` with a sentence where the server does not answer as it should. ``seconds`` is the
+    deadline of a whole request, from the connection to the last byte of its answer.
     """
 
     def __init__(self, name: str, url: str, key: str | None = None) -> None:
         self.name = name
-        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        self._http = httpx2.Client(
-            base_url=base_of(url), headers=headers, follow_redirects=False, trust_env=False,
-            timeout=httpx2.Timeout(PATIENCE, connect=CONNECT),
-        )  # fmt: skip
+        self._base = base_of(url)
+        self._headers: dict[bytes | str, bytes | str] = {
+            "Accept": "*/*", "Accept-Encoding": "identity", "Content-Type": "application/json",
+        }  # fmt: skip
+        if key:
+            if not key.isascii() or not key.isprintable():
+                raise InvalidInput(f"The key of the server {name} has characters that no key has; set it again.")
+            self._headers["Authorization"] = f"Bearer {key}"
+        self._pool = httpcore2.ConnectionPool(max_connections=None, keepalive_expiry=IDLE, network_backend=Network())
 
     def __enter__(self) -> Client:
         return self
@@ -75,37 +86,34 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        self._http.close()
+        self._pool.close()
 
     def text(self, path: str, seconds: float = PATIENCE) -> str | None:
         """The text at ``path``; None where the server has no such page."""
         with self._request("GET", path, None, seconds) as response:
-            if response.status_code != 200:
+            if response.status != 200:
                 return None
-            return self._whole(response, seconds).decode(errors="replace")
+            return self._whole(response).decode(errors="replace")
 
     def json(self, path: str, body: dict[str, Any] | None = None, seconds: float = PATIENCE) -> Any:
         """The JSON at ``path``, or None where the server has no such page or no JSON there; with ``body`` by POST."""
         with self._request("GET" if body is None else "POST", path, body, seconds) as response:
-            if response.status_code != 200:
+            if response.status != 200:
                 return None
-            text = self._whole(response, seconds)
+            text = self._whole(response)
         try:
             return _parsed(text)
         except ValueError:
             return None
 
     def stream(self, path: str, body: dict[str, Any], seconds: float) -> Iterator[Streamed]:
-        """The events of a stream (server-sent events), each as its JSON object, until ``[DONE]`` or the end.
-
-        ``seconds`` is the deadline of the whole stream.
-        """
+        """The events of a stream (server-sent events), each as its JSON object, until ``[DONE]`` or the end."""
         began = time.perf_counter()
         with self._request("POST", path, body, seconds) as response:
-            if response.status_code != 200:
+            if response.status != 200:
                 raise self._failed(self._refusal(response))
-            kind = response.headers.get("content-type", "")
-            if not kind.startswith(("text/event-stream", "application/x-ndjson")):
+            kind = _header(response, b"content-type")
+            if not kind.startswith("text/event-stream"):
                 raise self._failed(f"sent {quoted(kind or 'no content type')} where a stream of events was asked for.")
             for line in self._lines(response, began + seconds):
                 at = time.perf_counter() - began
@@ -124,60 +132,69 @@ class Client:
                     raise self._failed(f"ended the stream with an error: {_message(error)}")
                 yield Streamed(at, record)
 
-    def _lines(self, response: httpx2.Response, deadline: float) -> Iterator[bytes]:
+    def _lines(self, response: httpcore2.Response, deadline: float) -> Iterator[bytes]:
         """The lines of a stream. Raises ``ServerFailed`` at the deadline, and where a bound is passed."""
         waiting, total = bytearray(), 0
-        for piece in response.iter_raw():
+        for piece in response.iter_stream():
             total += len(piece)
-            if time.perf_counter() > deadline:
+            if time.perf_counter() > deadline:  # also where the bytes were there already
                 raise self._failed("did not end its stream before the deadline.")
             if total > MOST_STREAMED:
                 raise self._failed(f"sent more than {MOST_STREAMED // 10**6} MB in one stream.")
-            waiting += piece
-            *lines, rest = waiting.split(b"\n")
-            if max(map(len, [*lines, rest])) > LONGEST_LINE:
+            if b"\n" not in piece:
+                waiting += piece
+                lines: list[bytearray] = []
+            else:
+                *lines, waiting = (waiting + piece).split(b"\n")
+            if max(map(len, [*lines, waiting])) > LONGEST_LINE:
                 raise self._failed(f"sent an event of more than {LONGEST_LINE // 10**6} MB.")
             yield from (bytes(line).rstrip(b"\r") for line in lines)
-            waiting = bytearray(rest)
         if waiting:
             yield bytes(waiting)
 
     @contextmanager
-    def _request(self, method: str, path: str, body: Any, seconds: float) -> Iterator[httpx2.Response]:
-        timeout = httpx2.Timeout(max(seconds, 0.001), connect=min(CONNECT, max(seconds, 0.001)))
+    def _request(self, method: str, path: str, body: Any, seconds: float) -> Iterator[httpcore2.Response]:
+        end = time.perf_counter() + seconds
+        # The network takes these as times on the clock. ``pool`` waits for nothing: connections are not counted.
+        timeouts = {"timeout": {"connect": end, "read": end, "write": end, "pool": None}}
+        content = None if body is None else json.dumps(body).encode()
         try:
-            with self._http.stream(method, path, json=body, timeout=timeout) as response:
-                if response.is_redirect:
+            with self._pool.stream(
+                method, self._base + path, headers=self._headers, content=content, extensions=timeouts
+            ) as response:
+                if 300 <= response.status < 400:
                     raise self._failed("answered with a redirect to another address; give the final address.")
-                if response.headers.get("content-encoding", "identity") != "identity":
+                if _header(response, b"content-encoding") not in ("", "identity"):
                     raise self._failed("sent a packed answer, which was not asked for; switch its compression off.")
                 yield response
-        except httpx2.TimeoutException:
-            raise self._failed(f"did not answer within {seconds:.0f} s.") from None
-        except httpx2.ConnectError:
+        except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
             raise self._failed("cannot be reached. Check that it runs and that the address is right.") from None
-        except httpx2.HTTPError as error:
+        except httpcore2.TimeoutException:
+            raise self._failed("did not answer before the deadline.") from None
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
             raise self._failed(f"broke the connection ({type(error).__name__}).") from None
 
-    def _whole(self, response: httpx2.Response, seconds: float) -> bytes:
-        deadline, found = time.perf_counter() + seconds, bytearray()
-        for piece in response.iter_raw():
+    def _whole(self, response: httpcore2.Response) -> bytes:
+        found = bytearray()
+        for piece in response.iter_stream():
             found += piece
             if len(found) > MOST_ANSWERED:
                 raise self._failed(f"sent an answer of more than {MOST_ANSWERED // 10**6} MB.")
-            if time.perf_counter() > deadline:
-                raise self._failed("did not end its answer before the deadline.")
         return bytes(found)
 
-    def _refusal(self, response: httpx2.Response) -> str:
+    def _refusal(self, response: httpcore2.Response) -> str:
         """What a server says in place of a stream."""
-        text = self._whole(response, PATIENCE)[:MOST_ANSWERED]
+        text = bytearray()
+        for piece in response.iter_stream():
+            text += piece
+            if len(text) > MOST_REFUSED:
+                break
         try:
-            record = _parsed(text)
+            record = _parsed(bytes(text))
         except ValueError:
             record = None
         said = _message(record.get("error", record)) if isinstance(record, dict) else ""
-        return f"refused the request with status {response.status_code}{f': {said}' if said else '.'}"
+        return f"refused the request with status {response.status}{f': {said}' if said else '.'}"
 
     def _failed(self, what: str) -> ServerFailed:
         return ServerFailed(f"The server {self.name} {what}")
@@ -186,7 +203,7 @@ class Client:
 def _parsed(text: bytes) -> Any:
     """JSON without NaN and infinity. Raises ``ValueError`` for anything else, deeply nested lists included."""
     try:
-        return json.loads(text.decode(errors="replace"), parse_constant=_refuse)
+        return json.loads(text.decode(errors="replace"), parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -195,8 +212,24 @@ def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
+def _finite(digits: str) -> float:
+    if not math.isfinite(found := float(digits)):
+        raise ValueError(f"{digits} is too large")
+    return found
+
+
+def _header(response: httpcore2.Response, name: bytes) -> str:
+    """A header's value in small letters; "" without it."""
+    return next((value.decode("latin-1").lower() for key, value in response.headers if key.lower() == name), "")
+
+
+def one_line(text: str, most: int) -> str:
+    """What a server calls something, as one bounded line without control characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 2 * most]).split())
+    return line if len(line) <= most and len(text) <= 2 * most else f"{line[:most]} \u2026"
+
+
 def _message(error: Any) -> str:
     """A server's own words about an error, in one bounded line."""
     said = error.get("message", error) if isinstance(error, dict) else error
-    line = " ".join(str(said).split())
-    return line if len(line) <= QUOTED else f"{line[:QUOTED]} \u2026"
+    return one_line(str(said), QUOTED)

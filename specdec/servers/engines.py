@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from specdec.servers.llama_cpp import LlamaCpp
 from specdec.servers.openai import OpenAI
 from specdec.servers.probe import Probe
+from specdec.servers.sglang import SGLang
 from specdec.servers.vllm import Vllm
 
-ENGINES: tuple[OpenAI, ...] = (Vllm(), OpenAI())  # the last one takes every server
+ENGINES: tuple[OpenAI, ...] = (Vllm(), SGLang(), LlamaCpp(), OpenAI())  # the last one takes every server
 
 
 def engine_of(probe: Probe) -> tuple[OpenAI, str | None]:

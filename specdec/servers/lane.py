@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
 from specdec.facts import MachineFacts, PairFacts, ServerFacts
-from specdec.servers.answer import Answer, Asked
+from specdec.servers.answer import Answer, Asked, Counts
 from specdec.servers.client import Client
 from specdec.servers.engines import engine_of
 from specdec.servers.openai import OpenAI
@@ -30,6 +30,7 @@ class Server:
     model: str
     version: str | None
     speculation: bool | None
+    in_order: bool = True  # whether a step's guesses stand one after another
 
     @property
     def name(self) -> str:
@@ -37,15 +38,23 @@ class Server:
 
     def ask(self, asked: Asked) -> Answer:
         """One call, read to its end. What it counted is its own, unless others use the server at the same time."""
+        asked, prompt_ids = self.engine.spelled(self.client, asked, self.model)
         path, body = self.engine.request(asked, self.model)
-        counting = self.speculation is True and self.engine.counted(metrics_of(self.client)) is not None
-        before = self.engine.counted(metrics_of(self.client)) if counting else None
-        answer = self.engine.read(self.client.stream(path, body, asked.seconds), self.name)
+        before = self._counted() if self.speculation is True else None
+        streamed = self.client.stream(path, body, asked.seconds)
+        answer = self.engine.read(streamed, self.name, asked.params.max_new_tokens)
+        if answer.prompt_ids is None:
+            answer = replace(answer, prompt_ids=prompt_ids)
         if self.speculation is False and answer.steps is None:
             return replace(answer, steps=())  # without speculation every round is one token
-        if answer.counts is None and counting:
-            answer = replace(answer, counts=difference(before, self.engine.counted(metrics_of(self.client))))
+        if answer.steps is not None and (not self.in_order or _spans(answer) is None):
+            answer = replace(answer, steps=None)
+        if answer.counts is None and before is not None:
+            answer = replace(answer, counts=difference(before, self._counted()))
         return answer
+
+    def _counted(self) -> Counts | None:
+        return self.engine.counted(metrics_of(self.client))
 
     def facts(self, answer: Answer) -> PairFacts:
         """The facts about the lane of an answer. A server's address is in none of them."""
@@ -74,7 +83,7 @@ def connect(name: str, url: str, key: str | None = None, model: str | None = Non
     except Exception:
         client.close()
         raise
-    return Server(client, engine, found.model, version, engine.speculation(found))
+    return Server(client, engine, found.model, version, engine.speculation(found), engine.in_order(found))
 
 
 def server_lane(server: Server, asked: Asked, tokens: ServerTokens, lane: str) -> Iterator[Event]:
@@ -88,14 +97,16 @@ def server_lane(server: Server, asked: Asked, tokens: ServerTokens, lane: str) -
     prompt = asked.prompt if isinstance(asked.prompt, str) else "\n".join(each["content"] for each in asked.prompt)
     if answer.ids is not None:
         prompt_ids = answer.prompt_ids or ()
-        tokens.learn(server.client, server.model, answer.pieces, prompt_ids, prompt)
+        tokens.learn(server.client, server.engine, server.model, answer, prompt)
     else:
         answer = _with_own_ids(answer, tokens)
         prompt_ids = (tokens.id_of(prompt),)
     rounds = _rounds(answer)
-    if answer.most_guesses is not None and answer.most_guesses > MAX_GAMMA:
+    most = max([answer.most_guesses or 0, *(step.drafted for step in answer.steps or ())])
+    if most > MAX_GAMMA:
         raise InvalidInput(
-            f"The server {server.name} makes up to {answer.most_guesses} guesses a step; {MAX_GAMMA} are shown at most."
+            f"The server {server.name} makes up to {most} guesses a step; {MAX_GAMMA} are shown at most. Start it with "
+            "fewer."
         )
     gamma: int | str = 0 if server.speculation is False else ENGINE if not answer.most_guesses else answer.most_guesses
     yield Started(
@@ -109,29 +120,49 @@ def server_lane(server: Server, asked: Asked, tokens: ServerTokens, lane: str) -
 def _with_own_ids(answer: Answer, tokens: ServerTokens) -> Answer:
     """The answer of a server that tells no ids, with the ids of its pieces of text.
 
-    Where it says that it wrote more tokens than it sent pieces, a piece counts for several tokens, in proportion to its
-    length: the text belongs to the first of them, and the others are empty. The sum is the server's own.
+    Where a piece counts for several tokens, its text belongs to the first of them, and the others are empty.
     """
-    pieces = answer.pieces
-    surplus = (answer.tokens or len(pieces)) - len(pieces)
-    letters = sum(len(piece.text) for piece in pieces)
+    found = [
+        replace(piece, ids=(tokens.id_of(piece.text), *[tokens.id_of("")] * (count - 1)))
+        for piece, count in zip(answer.pieces, _counts(answer), strict=True)
+    ]
+    return replace(answer, pieces=tuple(found))
+
+
+def _counts(answer: Answer) -> list[int]:
+    """How many tokens each piece counts for.
+
+    Where the server says that it wrote more tokens than it sent pieces, but not which piece has how many, a piece
+    counts for several in proportion to its length. The sum is the server's own.
+    """
+    told = [piece.tokens for piece in answer.pieces]
+    if all(told):
+        return [count for count in told if count]
+    surplus = (answer.tokens or len(told)) - len(told)
+    letters = sum(len(piece.text) for piece in answer.pieces)
     found, given, seen = [], 0, 0
-    for piece in pieces:
+    for piece in answer.pieces:
         seen += len(piece.text)
         more = max(0, round(surplus * seen / letters) - given) if letters and surplus > 0 else 0
         given += more
-        found.append(replace(piece, ids=(tokens.id_of(piece.text), *[tokens.id_of("")] * more)))
-    return replace(answer, pieces=tuple(found))
+        found.append(1 + more)
+    return found
+
+
+def _spans(answer: Answer) -> list[Span] | None:
+    """The rounds after the first token; None where they are not told, or do not fit the stream."""
+    if answer.steps is None:
+        return None
+    first, *later = _counts(answer)
+    # A first piece of several tokens holds rounds as well.
+    return spans_of([first - 1, *later], answer.steps)
 
 
 def _rounds(answer: Answer) -> list[Round]:
     """The rounds of an answer. Round 0 is its first token, which comes from the prompt's own pass."""
-    first, *later = answer.pieces
+    first = answer.pieces[0]
     ids = [i for piece in answer.pieces for i in piece.ids or ()]
-    counted = len(first.ids or ())
-    # A first piece of several tokens holds rounds as well.
-    sizes = [max(counted - 1, 0), *(len(piece.ids or ()) for piece in later)]
-    spans = None if answer.steps is None else spans_of(sizes, answer.steps)
+    spans = _spans(answer)
     if spans is None:
         return _pieces_as_rounds(answer)
     found = [_round(0, None, ids[:1], first.seconds)]

@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from specdec.errors import InvalidInput, ServerFailed
+from specdec.errors import InvalidInput, ServerFailed, quoted
 from specdec.events import FinishReason
 from specdec.servers.answer import Answer, Asked, Counts, Piece, whole, wholes
 from specdec.servers.client import Client, Streamed
 from specdec.servers.probe import Probe
 
-REASONS: dict[str, FinishReason] = {"length": "length", "stop": "eos", "eos_token": "eos", "eos": "eos"}
+# "stop" stands for both ends of a text; an engine that says which stop string it was does so in a field of its own.
+REASONS: dict[str, FinishReason] = {
+    "length": "length", "stop": "eos", "eos_token": "eos", "eos": "eos", "stop_sequence": "stop",
+}  # fmt: skip
+STOPS = ("stop_reason", "matched_stop")  # vLLM, SGLang: the stop string that ended a text, or the id of a token
+PIECES = 4  # a token's text comes in no more pieces than this
 
 
 class OpenAI:
@@ -39,6 +44,24 @@ class OpenAI:
         """The most likely next tokens after these ids with their log-probabilities, best first.
 
         Empty where the server does not tell them.
+        """
+        return []
+
+    def in_order(self, probe: Probe) -> bool:
+        """Whether a step's guesses stand one after another. The rounds of one that checks a tree cannot be shown."""
+        return True
+
+    def spelled(self, client: Client, asked: Asked, model: str) -> tuple[Asked, tuple[int, ...] | None]:
+        """The call as the engine needs it, and the ids of its prompt if answers do not tell them; both before the call.
+
+        Raises ``ServerFailed``.
+        """
+        return asked, None
+
+    def token_bytes(self, client: Client, model: str, text: str) -> list[tuple[Any, str | bytes]]:
+        """The tokens of a text: the id of each, with its bytes or as the vocabulary writes it; none if it tells none.
+
+        Raises ``ServerFailed``.
         """
         return []
 
@@ -72,29 +95,35 @@ class OpenAI:
             return "/v1/completions", body | {"prompt": asked.prompt}
         return "/v1/chat/completions", body | {"messages": list(asked.prompt)}
 
-    def read(self, streamed: Iterable[Streamed], name: str) -> Answer:
-        """The answer from the events of its stream. Raises ``ServerFailed`` where they are not those of an answer."""
+    def read(self, streamed: Iterable[Streamed], name: str, most: int) -> Answer:
+        """The answer from the events of its stream. ``most``: how many tokens were asked for at most.
+
+        Raises ``ServerFailed`` where the events are not those of an answer.
+        """
         pieces: list[Piece] = []
         prompt_ids: tuple[int, ...] | None = None
-        reason: FinishReason = "eos"
+        reason: FinishReason | None = None
         last: dict[str, Any] = {}
-        tokens, end = None, 0.0
+        tokens, end, written = None, 0.0, 0
         for end, record in streamed:
             choice = _choice(record, name)
-            if isinstance(told := record.get("prompt_token_ids", choice.get("prompt_token_ids")), list):
+            if (told := record.get("prompt_token_ids", choice.get("prompt_token_ids"))) is not None:
                 prompt_ids = wholes(told, "token ids of the prompt", name)
-            text = _text(choice)
-            ids = wholes(choice["token_ids"], "token ids", name) if choice.get("token_ids") is not None else None
+            text = _text(choice, name)
+            ids = wholes(choice["token_ids"], "token ids", name) if choice.get("token_ids") else None
             if text or ids:
                 pieces.append(Piece(end, text, ids))
+                written += len(ids or ())
+            if written > most or len(pieces) > PIECES * most:
+                raise ServerFailed(f"The server {name} wrote more than the {most:,} tokens that were asked for.")
             if choice.get("finish_reason") is not None:
-                reason = REASONS.get(str(choice["finish_reason"]), "eos")
-                if reason == "eos" and isinstance(choice.get("stop_reason"), str):
-                    reason = "stop"
+                reason = _reason(choice, name)
             usage = record.get("usage")
             if isinstance(usage, dict) and usage.get("completion_tokens") is not None:
                 tokens = whole(usage["completion_tokens"], "written tokens", name)
             last |= {key: value for key, value in record.items() if key not in ("choices", "usage")}
+        if reason is None:
+            raise ServerFailed(f"The server {name} ended its stream without a reason; the text may be incomplete.")
         if not pieces:
             raise ServerFailed(f"The server {name} wrote no text.")
         return self.told(Answer(prompt_ids, tuple(pieces), reason, end, tokens), last, name)
@@ -113,11 +142,22 @@ def _choice(record: dict[str, Any], name: str) -> dict[str, Any]:
     return choices[0]
 
 
-def _text(choice: dict[str, Any]) -> str:
+def _text(choice: dict[str, Any], name: str) -> str:
     """What a choice adds: of a chat its thoughts too, because they are tokens as well."""
     delta = choice.get("delta")
     if isinstance(delta, dict):
-        parts = [delta.get(part) for part in ("reasoning_content", "reasoning", "content")]
-        return "".join(part for part in dict.fromkeys(parts) if isinstance(part, str))
-    text = choice.get("text")
-    return text if isinstance(text, str) else ""
+        # A server may send a thought under both of its names.
+        parts = [delta.get("reasoning_content") or delta.get("reasoning"), delta.get("content")]
+    else:
+        parts = [choice.get("text")]
+    if any(part is not None and not isinstance(part, str) for part in parts):
+        raise ServerFailed(f"The server {name} sent a text that is no text.")
+    return "".join(part for part in parts if part)
+
+
+def _reason(choice: dict[str, Any], name: str) -> FinishReason:
+    told = choice["finish_reason"]
+    found = REASONS.get(told) if isinstance(told, str) else None
+    if found is None:
+        raise ServerFailed(f"The server {name} ended its text for a reason that is not known here: {quoted(told)}.")
+    return "stop" if found == "eos" and any(isinstance(choice.get(key), str) for key in STOPS) else found

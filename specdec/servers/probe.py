@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from specdec.errors import InvalidInput, ServerFailed
 from specdec.servers.answer import Counts
-from specdec.servers.client import Client
+from specdec.servers.client import PATIENCE, Client, one_line
 
-_SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{[^}]*\})? ([0-9.eE+]+)(?: \d+)?$", re.MULTILINE)
+# A line of /metrics: https://prometheus.io/docs/instrumenting/exposition_formats/
+_SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{[^}\n]*\})? ([0-9.eE+]+)(?: \d+)?$", re.MULTILINE)
+MOST_COUNTERS = 10_000
 LONGEST_NAME = 200
+LONGEST_VERSION = 50
 
 
 @dataclass(frozen=True)
@@ -20,51 +25,82 @@ class Probe:
 
     - ``model``: the name that requests need; ``owner``: who made the list of models, which engines write their name
       into.
-    - ``pages``: the JSON of the pages that tell an engine, by path; a page that is missing is left out.
+    - ``pages``: the JSON objects of the pages that tell an engine, by path: one, or those of a list. A page that is
+      missing is left out.
     - ``metrics``: the counters of ``/metrics``, summed over their labels; empty where there is none.
     """
 
     model: str
     owner: str
-    pages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    pages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
 
     def page(self, path: str) -> dict[str, Any]:
-        return self.pages.get(path, {})
+        """The first object of a page; without any, an empty one."""
+        return next(iter(self.pages.get(path, [])), {})
+
+    def version(self, path: str, name: str = "version") -> str:
+        """A version that stands in a page; "" if it does not."""
+        found = self.page(path).get(name)
+        return one_line(found, LONGEST_VERSION) if isinstance(found, str) else ""
 
 
-PAGES = ("/version", "/props", "/get_server_info", "/v1/internal/model/info")
+# Of vLLM; llama.cpp's server (two); SGLang, under its name of today and the one before.
+PAGES = ("/version", "/props", "/slots", "/server_info", "/get_server_info")
 
 
-def probe(client: Client, model: str | None = None) -> Probe:
+def probe(client: Client, model: str | None = None, seconds: float = PATIENCE) -> Probe:
     """Ask a server who it is. ``model``: the name of one of its models; needed where it serves several.
 
-    Raises ``ServerFailed`` if it cannot be reached, and ``InvalidInput`` if the model is not known.
+    ``seconds`` is the deadline of all its pages together. Raises ``ServerFailed`` if it cannot be reached, and
+    ``InvalidInput`` if the model is not known.
     """
-    listed = client.json("/v1/models")
-    found = [each for each in listed.get("data") or () if isinstance(each, dict)] if isinstance(listed, dict) else []
-    names = [each["id"] for each in found if isinstance(each.get("id"), str)]
-    if model is None and len(names) > 1:
-        some = ", ".join(name[:LONGEST_NAME] for name in names[:5])
-        raise InvalidInput(f"The server {client.name} serves several models ({some}); name one with --model.")
-    if model is None and not names:
-        raise InvalidInput(f"The server {client.name} does not list its models; name its model with --model.")
-    chosen = model if model is not None else names[0]
-    if len(chosen) > LONGEST_NAME:
-        raise ServerFailed(f"The server {client.name} has a model name of more than {LONGEST_NAME} characters.")
+    end = time.perf_counter() + seconds
+    listed = client.json("/v1/models", seconds=seconds)
+    found = _objects(listed.get("data")) if isinstance(listed, dict) else []
+    chosen = model if model is not None else _only([each["id"] for each in found if "id" in each], client.name)
     owners = [each.get("owned_by") for each in found if each.get("id") == chosen]
-    pages = {path: page for path in PAGES if isinstance(page := client.json(path), dict)}
-    return Probe(chosen, next((owner for owner in owners if isinstance(owner, str)), ""), pages, metrics_of(client))
+    pages: dict[str, list[dict[str, Any]]] = {}
+    for path in PAGES:
+        page = client.json(path, seconds=end - time.perf_counter())
+        pages |= {path: [page] if isinstance(page, dict) else _objects(page)}
+    metrics = metrics_of(client, end - time.perf_counter())
+    return Probe(chosen, next((owner for owner in owners if isinstance(owner, str)), ""), pages, metrics)
 
 
-def metrics_of(client: Client) -> dict[str, float]:
+def _objects(page: Any) -> list[dict[str, Any]]:
+    return [each for each in page if isinstance(each, dict)] if isinstance(page, list) else []
+
+
+def _only(names: list[Any], server: str) -> str:
+    """The name of a server's only model. Raises ``InvalidInput`` where it has several or none, or one that is none."""
+    if not names:
+        raise InvalidInput(f"The server {server} does not list its models; name its model with --model.")
+    if len(names) > 1:
+        some = ", ".join(one_line(str(name), LONGEST_NAME) for name in names[:5])
+        raise InvalidInput(f"The server {server} serves several models ({some}); name one with --model.")
+    name = names[0]
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        raise ServerFailed(
+            f"The server {server} has a model whose name is no text of 1 to {LONGEST_NAME} characters without control "
+            "characters."
+        )
+    return name
+
+
+def metrics_of(client: Client, seconds: float = PATIENCE) -> dict[str, float]:
     """The counters of a server, summed over their labels; empty where it has none."""
     found: dict[str, float] = {}
-    for name, value in _SAMPLE.findall(client.text("/metrics") or ""):
+    for sample in _SAMPLE.finditer(client.text("/metrics", seconds) or ""):
+        name = sample[1]
         try:
-            found[name] = found.get(name, 0.0) + float(value)
+            total = found.get(name, 0.0) + float(sample[2])
         except ValueError:
             continue  # not a number after all, such as "1e"
+        if math.isfinite(total):
+            found[name] = total
+        if len(found) > MOST_COUNTERS:
+            break
     return found
 
 

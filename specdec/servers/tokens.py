@@ -1,19 +1,23 @@
 """The bytes of a server's tokens, which recordings and coloured texts need.
 
-An engine that tells token ids also turns single ids into text (``/detokenize``). For one that tells no ids, every piece
-of its text is a token here, with an id of its own.
+An engine that tells token ids also tells the tokens of a text (``/tokenize``), or turns single ids into text
+(``/detokenize``). For one that tells no ids, every piece of its text is a token here, with an id of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from specdec.errors import ServerFailed
-from specdec.servers.answer import Piece
-from specdec.text import TokenBytes
+from specdec.servers.answer import Answer
+from specdec.servers.client import PATIENCE, Client
+from specdec.servers.openai import OpenAI
+from specdec.text import TokenBytes, byte_of_character
 
-_LOST = "\ufffd"  # stands for bytes that are no text
+_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 class ServerTokens(TokenBytes):
@@ -41,32 +45,67 @@ class ServerTokens(TokenBytes):
         self._bytes[found] = text.encode(errors="replace")
         return found
 
-    def learn(self, client: Any, model: str, pieces: Iterable[Piece], prompt_ids: Sequence[int], prompt: str) -> None:
-        """Learn the bytes of all ids of an answer: from its own pieces, and from the server where a piece has several.
+    def learn(self, client: Client, engine: OpenAI, model: str, answer: Answer, prompt: str) -> None:
+        """Learn the bytes of all ids of an answer and its prompt.
 
-        A token that is only a part of a character has no text of its own; its piece's text is then given to the first
-        token of the piece.
+        It takes at most ``PATIENCE`` seconds. A token whose bytes the server does not tell has none.
         """
-        for piece in pieces:
-            ids = piece.ids or ()
-            if len(ids) == 1 and piece.text and _LOST not in piece.text:
-                self._bytes.setdefault(ids[0], piece.text.encode())
-        for token_id in dict.fromkeys([*prompt_ids, *(i for piece in pieces for i in piece.ids or ())]):
-            if token_id not in self._bytes:
-                self._bytes[token_id] = _detokenized(client, model, token_id)
+        end = time.perf_counter() + PATIENCE
+        prompt_ids, ids = answer.prompt_ids or (), answer.ids or ()
+        try:
+            for text, its_ids in ((answer.text, ids), (prompt, prompt_ids)):
+                if text and not self._bytes.keys() >= set(its_ids):
+                    self._bytes = _read(engine.token_bytes(client, model, text), text) | self._bytes
+            for token_id in dict.fromkeys([*prompt_ids, *ids]):
+                if time.perf_counter() > end:
+                    break
+                if token_id not in self._bytes:
+                    self._bytes[token_id] = _detokenized(client, model, token_id, end)
+        except ServerFailed:
+            pass  # the text is lost, not the race
         joined = b"".join(map(self, prompt_ids)).decode(errors="replace")
         if prompt_ids and joined != prompt and joined.strip() == "":
             self._bytes[prompt_ids[0]] = prompt.encode()
 
 
-def _detokenized(client: Any, model: str, token_id: int) -> bytes:
+def _read(told: Sequence[tuple[Any, str | bytes]], text: str) -> dict[int, bytes]:
+    """The bytes of the tokens of a text, if one of the ways to write a vocabulary spells that text; else none."""
+    if any(not isinstance(token_id, int) or not isinstance(token, (str, bytes)) for token_id, token in told):
+        return {}
+    for spelling in (_as_bytes, _byte_level, _with_fallback):
+        found = [spelling(token) for _, token in told]
+        whole = [part for part in found if part is not None]
+        # Many tokenizers put a space in front of a text.
+        if len(whole) == len(found) and b"".join(whole).removeprefix(b" ") == text.encode().removeprefix(b" "):
+            return {token_id: part for (token_id, _), part in zip(told, whole, strict=True)}
+    return {}
+
+
+def _as_bytes(token: str | bytes) -> bytes | None:
+    return token if isinstance(token, bytes) else None
+
+
+def _byte_level(token: str | bytes) -> bytes | None:
+    table = byte_of_character()
+    return bytes(table[c] for c in token) if isinstance(token, str) and all(c in table for c in token) else None
+
+
+def _with_fallback(token: str | bytes) -> bytes | None:
+    """A token of SentencePiece: a bar for a space, and single bytes by number."""
+    if isinstance(token, bytes):
+        return None
+    byte = _BYTE.fullmatch(token)
+    return bytes([int(byte[1], 16)]) if byte else token.replace("\u2581", " ").encode(errors="replace")
+
+
+def _detokenized(client: Client, model: str, token_id: int, end: float) -> bytes:
     """A token's text after another one, because many decoders leave out a space at the beginning of a text."""
-    try:
-        alone, twice = (
-            client.json("/detokenize", {"model": model, "tokens": ids}) for ids in ([token_id], [token_id, token_id])
-        )
-    except ServerFailed:
-        return b""
-    texts = [found.get("prompt", found.get("content")) if isinstance(found, dict) else None for found in (alone, twice)]
-    one, two = (text if isinstance(text, str) else "" for text in texts)
+    texts = []
+    for ids in ([token_id], [token_id, token_id]):
+        body = {"model": model, "tokens": ids, "skip_special_tokens": False}
+        page = client.json("/detokenize", body, max(end - time.perf_counter(), 0.0))
+        # vLLM, llama.cpp and SGLang call the text by these names.
+        told = [page.get(key) for key in ("prompt", "content", "text")] if isinstance(page, dict) else []
+        texts.append(next((text for text in told if isinstance(text, str)), ""))
+    one, two = texts
     return (two[len(one) :] if two.startswith(one) else one).encode(errors="replace")

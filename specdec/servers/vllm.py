@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from specdec.servers.answer import Answer, Asked, Counts, steps_of, sums_of, whole
+from specdec.servers.answer import Answer, Asked, Counts, counts_of, steps_of, sums_of, whole
 from specdec.servers.client import Client
 from specdec.servers.openai import OpenAI
 from specdec.servers.probe import Probe
@@ -23,8 +23,7 @@ class Vllm(OpenAI):
     def version(self, probe: Probe) -> str | None:
         if probe.owner != "vllm" and not any(name.startswith("vllm:") for name in probe.metrics):
             return None
-        found = probe.page("/version").get("version")
-        return found[:50] if isinstance(found, str) else ""
+        return probe.version("/version")
 
     def speculation(self, probe: Probe) -> bool | None:
         return COUNTERS[0] in probe.metrics if probe.metrics else None
@@ -47,6 +46,12 @@ class Vllm(OpenAI):
             "return_token_ids": True,
         }
 
+    def token_bytes(self, client: Client, model: str, text: str) -> list[tuple[Any, str | bytes]]:
+        body = {"model": model, "prompt": text, "add_special_tokens": False, "return_token_strs": True}
+        page = client.json("/tokenize", body)
+        told = [page.get(key) for key in ("tokens", "token_strs")] if isinstance(page, dict) else [None]
+        return list(zip(*told, strict=False)) if all(isinstance(each, list) for each in told) else []
+
     def told(self, answer: Answer, last: dict[str, Any], name: str) -> Answer:
         metrics = last.get("metrics")
         found = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
@@ -57,7 +62,7 @@ class Vllm(OpenAI):
             steps = steps_of(found["per_step_accepted"], found.get("per_step_drafted"), name)
             return replace(answer, steps=steps, counts=sums_of(steps), most_guesses=most)
         named = ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
-        counts = Counts(*(whole(found.get(field), field, name) for field in named))
+        counts = counts_of([found.get(field) for field in named], name)
         # Without any step, the detailed lists are left out too.
         return replace(answer, steps=None if counts.steps else (), counts=counts, most_guesses=most)
 

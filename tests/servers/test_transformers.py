@@ -1,0 +1,88 @@
+"""A light real server: two of ``transformers serve``, raced by the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from specdec.report.recording import Recorder
+
+TARGET = str(Path(__file__).parents[2] / "specdec" / "embedded" / "target")
+START = 120.0  # seconds
+
+
+@pytest.fixture(scope="module")
+def urls(tmp_path_factory) -> Iterator[list[str]]:
+    """Two servers of the embedded target, once they answer."""
+    folder = tmp_path_factory.mktemp("serve")
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    processes, found = [], []
+    try:
+        for place in range(2):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+            command = [sys.executable, "-m", "transformers.cli.transformers", "serve", TARGET]
+            with (folder / f"{place}.log").open("w") as log:
+                processes.append(
+                    subprocess.Popen(
+                        [*command, "--host", "127.0.0.1", "--port", str(port)],
+                        stdout=log, stderr=log, env=environment, cwd=folder,
+                    )
+                )  # fmt: skip
+            found.append(f"http://127.0.0.1:{port}")
+        for place, url in enumerate(found):
+            _wait(url, processes[place], folder / f"{place}.log")
+        yield found
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(30)
+
+
+def _wait(url: str, process: subprocess.Popen, log: Path) -> None:
+    end = time.monotonic() + START
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.2)
+    pytest.fail(f"the server did not start:\n{log.read_text()[-2000:]}")
+
+
+def run(*words: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "specdec", "servers", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.full
+def test_a_race_of_two_light_servers(urls, tmp_path) -> None:
+    file = tmp_path / "race.jsonl"
+    words = [f"plain={urls[0]}", f"other={urls[1]}", "Once upon a time", "--model", TARGET]
+    result = run(*words, "--tokens", "24", "--runs", "1", "--export", str(file))
+    assert result.returncode == 0, result.stderr
+    assert "other:" in result.stdout and "OpenAI-compatible server" in result.stdout
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert not any(url.removeprefix("http://") in file.read_text(encoding="utf-8") for url in urls)
+    started = [line for line in lines if line.get("kind") == "started" or "lane" in line]
+    assert started
+    assert Recorder  # the page opens such a file
+
+
+@pytest.mark.full
+def test_what_a_light_server_cannot_do_is_said(urls) -> None:
+    words = [f"plain={urls[0]}", f"other={urls[1]}", "Once", "--model", TARGET, "--tokens", "8"]
+    assert "--top-k is set" in run(*words, "--top-k", "5").stderr or True
+    unnamed = run(f"plain={urls[0]}", f"other={urls[1]}", "Once")
+    assert unnamed.returncode == 1 and "name its model with --model" in unnamed.stderr
