@@ -51,6 +51,8 @@ class Server:
             answer = replace(answer, steps=None)
         if answer.counts is None and before is not None:
             answer = replace(answer, counts=difference(before, self._counted()))
+        if answer.steps is None and answer.counts is not None and not answer.counts.steps:
+            answer = replace(answer, steps=())  # no step had guesses
         return answer
 
     def _counted(self) -> Counts | None:

@@ -27,21 +27,27 @@ def spans_of(sizes: Sequence[int], steps: Sequence[Step]) -> list[Span] | None:
     Steps without guesses can stand at several places where single tokens follow one another. The steps with guesses are
     then taken first, so the order of such single tokens is not known; the sums are.
     """
-    total = sum(sizes)
-    # A step with guesses that the end of the text cuts adds fewer tokens; the ids beyond the end never came.
-    left = [step.accepted + 1 for step in steps]
-    over = sum(left) - total
-    if over > 0 and (not left or over >= left[-1]):
+    if (whole := _placed(sizes, steps)) is not None or not steps or not sizes:
+        return whole
+    *first, last = steps
+    for length in range(min(last.accepted, sizes[-1]), 0, -1):
+        before = _placed([*sizes[:-1], sizes[-1] - length], first)
+        if before is not None:
+            return [*before, Span(length, len(sizes) - 1, last)]
+    return None
+
+
+def _placed(sizes: Sequence[int], steps: Sequence[Step]) -> list[Span] | None:
+    """The rounds if no step is cut; None where a step finds no place."""
+    if len(steps) > sum(sizes):
         return None
-    if over > 0:
-        left[-1] -= over
     found: list[Span] = []
     at = 0
     for piece, size in enumerate(sizes):
         while size:
-            if at < len(steps) and left[at] <= size:
-                found.append(Span(left[at], piece, steps[at]))
-                size -= left[at]
+            if at < len(steps) and steps[at].accepted < size:
+                found.append(Span(steps[at].accepted + 1, piece, steps[at]))
+                size -= steps[at].accepted + 1
                 at += 1
             else:
                 found.append(Span(1, piece, None))
