@@ -12,8 +12,11 @@ from specdec.errors import InvalidInput, ServerFailed
 from specdec.servers.answer import Counts
 from specdec.servers.client import PATIENCE, Client, one_line
 
-# A line of /metrics: https://prometheus.io/docs/instrumenting/exposition_formats/
-_SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{[^}\n]*\})? ([0-9.eE+]+)(?: \d+)?$", re.MULTILINE)
+# A line of /metrics: https://prometheus.io/docs/instrumenting/exposition_formats/. Its parts have lengths, so that no
+# page takes long to search.
+_SAMPLE = re.compile(
+    r"^([A-Za-z_:][A-Za-z0-9_:]{0,199})(?:\{[^}\n]{0,1999}\})? ([0-9.eE+]{1,40})(?: \d{1,20})?$", re.MULTILINE
+)
 MOST_COUNTERS = 10_000
 LONGEST_NAME = 200
 LONGEST_VERSION = 50
