@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from specdec.models.pair import Pair
 
 _Lane = TypeVar("_Lane")  # a config, or the key of one
+ENGINE = "engine"  # the draft length of a server that does not tell it; also the acceptance rule of a server's lane
 
 
 class LaneConfig(NamedTuple):
@@ -109,9 +110,9 @@ def race_configs(keys: Iterable[str], gamma: int | str | Policy) -> dict[str, La
     """The configs of a race at ``gamma`` by key.
 
     At gamma 0 every lane that takes it is our loop without a draft. Only the first of them in the table runs. Raises
-    ``InvalidInput`` if ``gamma`` is no draft length.
+    ``InvalidInput`` if ``gamma`` is no draft length. ``ENGINE`` is that of a server that does not tell its own.
     """
-    at_zero = policy_of(gamma) == Fixed(0)
+    at_zero = gamma != ENGINE and policy_of(gamma) == Fixed(0)
     rows = {key: row_of(key) for key in keys}
     loops = [row.key for row in LANES if row.key in rows and (row.gamma == 0 or (at_zero and row.lengths == "any"))]
     return {key: row.lane_config(gamma) for key, row in rows.items() if key not in loops[1:]}

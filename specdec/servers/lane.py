@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
 from specdec.facts import MachineFacts, PairFacts, ServerFacts
+from specdec.lanes.table import ENGINE
 from specdec.servers.answer import Answer, Asked, Counts
 from specdec.servers.client import Client
 from specdec.servers.engines import engine_of
@@ -16,7 +17,6 @@ from specdec.servers.probe import difference, metrics_of, probe
 from specdec.servers.rounds import Span, spans_of
 from specdec.servers.tokens import ServerTokens
 
-ENGINE = "engine"  # the acceptance of a server's lane, and its draft length where it does not tell one
 # Nothing is known of the machine behind an address.
 MACHINE: MachineFacts = {"cpu": "machine of a server", "cores": None, "threads": 0, "device": "server"}
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from specdec.errors import InvalidInput, ServerFailed, quoted
+from specdec.errors import BadSetting, ServerFailed, quoted
 from specdec.events import FinishReason
 from specdec.servers.answer import Answer, Asked, Counts, Piece, Step, contradiction, sums_of, whole, wholes
 from specdec.servers.client import Client, Streamed
@@ -78,7 +78,7 @@ class LlamaCpp(OpenAI):
         # Every setting is named: what a request leaves out, the server takes from its command line.
         params = asked.params
         if params.repetition_penalty != 1:
-            raise InvalidInput("repetition_penalty is set, but llama.cpp looks back over a window only; leave it out.")
+            raise BadSetting("repetition_penalty is set, but llama.cpp looks back over a window only; leave it out.")
         return "/completion", {
             "model": model,
             "prompt": asked.prompt,

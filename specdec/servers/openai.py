@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from specdec.errors import InvalidInput, ServerFailed, quoted
+from specdec.errors import BadSetting, ServerFailed, quoted
 from specdec.events import FinishReason
 from specdec.servers.answer import Answer, Asked, Counts, Piece, whole, wholes
 from specdec.servers.client import Client, Streamed
@@ -72,7 +72,7 @@ class OpenAI:
         given = [key for key, value in unknown.items() if value]
         given += ["repetition_penalty"] * (params.repetition_penalty != 1)
         if given:
-            raise InvalidInput(f"{given[0]} is set, but a server of an unknown engine may not know it; leave it out.")
+            raise BadSetting(f"{given[0]} is set, but a server of an unknown engine may not know it; leave it out.")
         return self.call(asked, model)
 
     def call(self, asked: Asked, model: str) -> tuple[str, dict[str, Any]]:
