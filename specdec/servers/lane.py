@@ -97,6 +97,7 @@ def server_lane(server: Server, asked: Asked, tokens: ServerTokens, lane: str) -
     """
     answer = server.ask(asked)
     prompt = asked.prompt if isinstance(asked.prompt, str) else "\n".join(each["content"] for each in asked.prompt)
+    facts = server.facts(answer)
     if answer.ids is not None:
         prompt_ids = answer.prompt_ids or ()
         tokens.learn(server.client, server.engine, server.model, answer, prompt)
@@ -113,7 +114,7 @@ def server_lane(server: Server, asked: Asked, tokens: ServerTokens, lane: str) -
     gamma: int | str = 0 if server.speculation is False else ENGINE if not answer.most_guesses else answer.most_guesses
     yield Started(
         lane=lane, prompt_ids=prompt_ids, params=asked.params, gamma=gamma, acceptance=ENGINE, accept_top_k=None,
-        pair=server.facts(answer), machine=MACHINE, versions={}, neutralised={}, claims_lossless=True,
+        pair=facts, machine=MACHINE, versions={}, neutralised={}, claims_lossless=True,
     )  # fmt: skip
     yield from rounds
     yield Finished(answer.finish_reason, rounds[0].elapsed_seconds, answer.seconds)
