@@ -1,10 +1,11 @@
 """Whether a race on servers finds a difference of speed that is known, and finds none where there is none.
 
-``python -m benchmarks.planted_difference [--races 20] [--percent 10]``
+``python -m benchmarks.planted_difference [--races 20] [--percent 10] [--here]``
 
 Two local servers send a text token by token, each token after a wait that varies. The second one is faster or slower
-by so many percent, or as fast. What else the machine does slows both. Each race runs as ``specdec servers`` does, until
-its verdict is clear. Printed is how many races gave which verdict, and in how many its sign was right.
+by so many percent, or as fast. They keep their pace as servers on machines of their own do; with ``--here`` what else
+this machine does slows them. Each race runs as ``specdec servers`` does, until its verdict is clear. Printed is how
+many races gave which verdict, and in how many its sign was right.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ SLOWER = {Kind.SLOWER, Kind.SLOWER_UNSPLIT, Kind.SLOWER_PERHAPS, Kind.SLOWER_BY_
 
 
 @contextmanager
-def pacing(wait: float, seed: int) -> Iterator[str]:
-    """The address of a server that sends a token after about ``wait`` seconds."""
+def pacing(wait: float, seed: int, here: bool) -> Iterator[str]:
+    """The address of a server that sends a token after about ``wait`` seconds; more with ``here`` on a busy machine."""
     waits = random.Random(seed)
 
     class Handler(BaseHTTPRequestHandler):
@@ -50,8 +51,10 @@ def pacing(wait: float, seed: int) -> Iterator[str]:
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             self._head("text/event-stream")
+            due = time.perf_counter()
             for number in range(asked["max_tokens"]):
-                time.sleep(wait * (1 + waits.uniform(-SPREAD, SPREAD)))
+                due = (time.perf_counter() if here else due) + wait * (1 + waits.uniform(-SPREAD, SPREAD))
+                time.sleep(max(0.0, due - time.perf_counter()))
                 end = "length" if number == asked["max_tokens"] - 1 else None
                 choice = {"index": 0, "text": f" {number}", "finish_reason": end}
                 self.wfile.write(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
@@ -89,6 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--races", type=int, default=20)
     parser.add_argument("--percent", type=float, default=10.0)
+    parser.add_argument("--here", action="store_true")
     arguments = parser.parse_args()
     for sign, expected in ((1, FASTER), (-1, SLOWER), (0, UNCLEAR)):
         speedup = 1 + sign * arguments.percent / 100
@@ -99,7 +103,7 @@ def main() -> None:
             with ExitStack() as stack:
                 servers = []
                 for name, wait in (("plain", WAIT), ("other", WAIT / speedup)):
-                    url = stack.enter_context(pacing(wait, number))
+                    url = stack.enter_context(pacing(wait, number, arguments.here))
                     servers.append(connect(name, url))
                     stack.enter_context(servers[-1].client)
                 verdict = race(servers)
