@@ -10,7 +10,6 @@ import json
 import math
 import random
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -86,17 +85,17 @@ def decode(
 
 
 class TableServer:
-    """``gamma`` 0 serves without speculation. ``nudge`` is added to the logit of one word; ``batch_nudge`` while
-    several calls run at once."""
+    """``gamma`` 0 serves without speculation. ``nudge`` is added to the logit of one word; ``batch_nudge`` in all calls
+    after the first, as if these came together."""
 
     def __init__(self, table: Table, gamma: int = 0, fault: str = "", nudge: float = 0.0, batch_nudge: float = 0.0):
         self.table, self.gamma, self.fault = table, gamma, fault
         self.nudge, self.batch_nudge = nudge, batch_nudge
-        self.at_work, self.lock = 0, threading.Lock()
+        self.calls, self.lock = 0, threading.Lock()
         self.counters = {"drafts": 0, "draft_tokens": 0, "accepted_tokens": 0}
 
     def rows(self) -> Table:
-        nudge = self.nudge + (self.batch_nudge if self.at_work > 1 else 0.0)
+        nudge = self.nudge + (self.batch_nudge if self.calls > 1 else 0.0)
         found = Table.__new__(Table)
         found.target = [[value + nudge * (place == 1) for place, value in enumerate(row)] for row in self.table.target]
         found.draft = self.table.draft
@@ -145,15 +144,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._likely(prompt)
             return
         with self.served.lock:
-            self.served.at_work += 1
-        until = time.monotonic() + 0.3  # so that calls that come together are seen together
-        while self.served.batch_nudge and self.served.at_work < 2 and time.monotonic() < until:
-            time.sleep(0.001)
-        try:
-            self._stream(asked, prompt)
-        finally:
-            with self.served.lock:
-                self.served.at_work -= 1
+            self.served.calls += 1
+        self._stream(asked, prompt)
 
     def _likely(self, prompt: list[int]) -> None:
         shares = self.served.rows().shares(self.served.rows().target, prompt[-1], 1.0)
