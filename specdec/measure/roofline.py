@@ -91,17 +91,20 @@ def weight_bytes(lean: LeanModel) -> int:
     return sum(map(lean.bytes_of, _matrices(lean)))
 
 
-def work_of(lean: LeanModel, rows: float, cached: float) -> Work:
-    """The work of a pass over ``rows`` after ``cached`` tokens. Both may be means over passes."""
+def work_of(lean: LeanModel, rows: float, cached: float, batch: int = 1) -> Work:
+    """The work of a pass over ``rows`` after ``cached`` tokens. Both may be means over passes.
+
+    ``batch`` sequences with as many rows and cached tokens each share the reading of the weights.
+    """
     itemsize, tables = lean.embedding.itemsize, 1 if lean.positions is None else 2
-    read = weight_bytes(lean) + tables * rows * lean.embedding.shape[1] * itemsize
+    read = tables * rows * lean.embedding.shape[1] * itemsize
     operations = 2.0 * rows * sum(weight.numel() for weight in _matrices(lean) if weight.dim() > 1)
     for layer in lean.layers:
         window = layer.window or float("inf")
         read += min(cached + rows, window + rows - 1) * 2 * lean.kv_heads * lean.size * itemsize
         seen = min(cached + (rows + 1) / 2, window)  # by the middle row
         operations += 4 * lean.heads * lean.size * seen * rows
-    return Work(read, operations)
+    return Work(weight_bytes(lean) + batch * read, batch * operations)
 
 
 def limit_of(pair: Pair) -> Limit | str:

@@ -14,14 +14,14 @@ PLANNED_TOKENS = 4096  # prompt and new tokens of a call; twice the most new tok
 WORKSPACE = 512 * 2**20  # bytes on a GPU for the libraries' scratch memory, their kernels and a pass's own values
 
 
-def cache_bytes(config: Any, dtype: torch.dtype) -> int:
-    """Bytes of keys and values of one call of ``PLANNED_TOKENS``, or of the model's context if that is shorter.
+def cache_bytes(config: Any, dtype: torch.dtype, tokens: int = PLANNED_TOKENS) -> int:
+    """Bytes of keys and values of one call of ``tokens``, or of the model's context if that is shorter.
 
     It assumes that every layer keeps all tokens, but for those that read the keys and values of another layer. A model
     with windows or convolutions needs less.
     """
     text = config.get_text_config(decoder=True)
-    tokens = min(context_length(config) or PLANNED_TOKENS, PLANNED_TOKENS)
+    tokens = min(context_length(config) or tokens, tokens)
     sharing = getattr(text, "kv_sharing_modes", None) or [None] * text.num_hidden_layers
     own = [layer for layer, mode in zip(text.per_layer_config, sharing, strict=True) if mode != "reuse"]
     return 2 * sum(map(_key_size, own)) * tokens * dtype.itemsize

@@ -1,13 +1,18 @@
-"""What load does to speculation: a table of servers by calls at once, and up to how many speculation pays."""
+"""What load does to speculation: a table by calls at once, and up to how many it pays; of servers, and of a pair.
+
+Servers are measured as a whole. The gains of a pair are computed from measured passes, and every text says so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import ceil
 from statistics import median
 from typing import Any
 
+from specdec.measure.load import PassTimes, load_gains, tokens_a_round
 from specdec.measure.metrics import no_clear_difference
 from specdec.report import numbers, sentences
 from specdec.report.figure_table import FigureTable
@@ -29,6 +34,30 @@ PAYS = {
 }
 BEST = "Fastest at each load: {levels}."
 VLLM = 'For vLLM: "num_speculative_tokens_per_batch_size": {entries}'
+COMPUTED = (
+    "These gains are computed from measured passes and this pair's acceptance. They were not measured as a whole. All "
+    "sequences advance together. Choosing tokens, scheduling, and sequences that keep different numbers of guesses "
+    "cost nothing here. The passes are those of transformers; another engine has other costs."
+)
+GAIN_CAPTION = (
+    "Computed gain over plain decoding at the same load, a factor: median of {runs} (lowest\u2013highest). Context: "
+    "cached tokens of each sequence. Limit: the highest of these gains if each pass took the least time that this "
+    "machine allows"
+)
+TOKENS = "Tokens a round by the recorded acceptance: {each}."
+COMPUTED_PAYS = {
+    "all": "\u03b3 {gamma} pays up to {most} at once, the most that was timed",
+    "some": "\u03b3 {gamma} pays up to {most} at once",
+    "none": "\u03b3 {gamma} does not pay",
+}
+AFTER = "With {context} tokens of context: {each}."
+COMPUTED_UNCLEAR = "No clear difference: {each}."
+EXPERTS = (
+    "The target is a mixture of experts: a token reads {chosen} of {experts}. Each further token of a check may read "
+    "further experts, so checking costs more than in a dense model until a pass reads them all."
+)
+NO_ROOM = "Left out, because the caches do not fit into the free memory: {each}."
+NO_LIMIT = "The limit of this machine is not known. {reason}"
 VLLM_NOTE = "A batch size that was not measured has the number of guesses of the next smaller one that was."
 
 
@@ -53,6 +82,22 @@ class LoadRow:
     def pays(self) -> bool | None:
         """Whether it is faster than the plain server; None where there is no clear difference."""
         return None if not self.gains or no_clear_difference(self.gains) else median(self.gains) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class LoadGain:
+    """The computed gains of ``gamma`` guesses at one load, run by run, and the gain at the limit of the machine."""
+
+    context: int
+    at_once: int
+    gamma: int
+    gains: tuple[float, ...]
+    limit: float | None
+
+    @property
+    def pays(self) -> bool | None:
+        """Whether it would be faster than plain decoding; None where there is no clear difference."""
+        return None if no_clear_difference(self.gains) else median(self.gains) > 1
 
 
 def load_rows(found: Sequence[LoadRun], plain: str) -> list[LoadRow]:
@@ -132,15 +177,17 @@ def load_verdict(rows: Sequence[LoadRow], guesses: Mapping[str, int | None]) -> 
     return said
 
 
-def _pays(server: str, rows: Sequence[LoadRow]) -> list[str]:
-    paying = []
-    for row in rows:
-        if row.pays is False:
-            break
-        paying.append(row)
+def _up_to(rows: Sequence[LoadRow | LoadGain]) -> tuple[str, int]:
+    """Whether speculation pays at "all", "some" or "none" of these loads, in rising order, and up to which one."""
+    paying = list(takewhile(lambda row: row.pays is not False, rows))
     clear = [row for row in paying if row.pays]
     kind = "none" if not clear else "all" if len(clear) == len(rows) else "some"
-    said = [PAYS[kind].format(server=server, most=clear[-1].at_once if clear else 0)]
+    return kind, clear[-1].at_once if clear else 0
+
+
+def _pays(server: str, rows: Sequence[LoadRow]) -> list[str]:
+    kind, most = _up_to(rows)
+    said = [PAYS[kind].format(server=server, most=most)]
     unclear = [str(row.at_once) for row in rows if row.pays is None]
     return said + ([PAYS["unclear"].format(server=server, levels=sentences.listed(unclear))] if unclear else [])
 
@@ -160,3 +207,72 @@ def _schedule(rows: Sequence[LoadRow], guesses: Mapping[str, int | None]) -> lis
         else:
             found.append((level, high, k))
     return found
+
+
+def computed_gains(
+    found: Sequence[PassTimes], least: Sequence[PassTimes] | None, kept: Sequence[float]
+) -> list[LoadGain]:
+    """The gains of every draft length at every load that was timed.
+
+    ``least``: the least seconds of the same passes; None if they are not known. ``kept``: see ``kept_by_place``.
+    """
+    return [
+        LoadGain(
+            context=times.context,
+            at_once=times.batch,
+            gamma=width - 1,
+            gains=tuple(load_gains(times, kept, width - 1)),
+            limit=load_gains(least[place], kept, width - 1)[0] if least else None,
+        )
+        for place, times in enumerate(found)
+        for width in times.target
+        if width > 1
+    ]
+
+
+def gain_table(gains: Sequence[LoadGain]) -> FigureTable:
+    """A row for each context and load, and a column for each draft length."""
+    gammas = list(dict.fromkeys(gain.gamma for gain in gains))
+    columns = ("Context", "At once", *(f"\u03b3 {gamma}" for gamma in gammas), "limit")
+    cells = []
+    for context, at_once in dict.fromkeys((gain.context, gain.at_once) for gain in gains):
+        row = [gain for gain in gains if (gain.context, gain.at_once) == (context, at_once)]
+        limit = max((gain.limit for gain in row if gain.limit is not None), default=None)
+        each = (numbers.times(gain.gains) for gain in row)
+        cells.append((str(context), str(at_once), *each, numbers.times_or_none(limit)))
+    runs = max((len(gain.gains) for gain in gains), default=0)
+    return FigureTable(GAIN_CAPTION.format(runs=numbers.runs(runs)), columns, cells, range(len(columns)))
+
+
+def gain_record(gain: LoadGain) -> dict[str, Any]:
+    """A gain as plain numbers. Their names say that it is computed."""
+    return {
+        "context_tokens": gain.context,
+        "at_once": gain.at_once,
+        "gamma": gain.gamma,
+        "computed_gain": median(gain.gains),
+        "lowest_computed_gain": min(gain.gains),
+        "highest_computed_gain": max(gain.gains),
+        "computed_gain_at_the_limit": gain.limit,
+    }
+
+
+def gain_verdict(gains: Sequence[LoadGain], kept: Sequence[float], experts: tuple[int, int] | None) -> list[str]:
+    """Up to which load each draft length pays, by context. ``experts``: how many there are, and how many a token reads."""
+    said, unclear = [], []
+    gammas = list(dict.fromkeys(gain.gamma for gain in gains))
+    for context in dict.fromkeys(gain.context for gain in gains):
+        each = []
+        for gamma in gammas:
+            rows = [gain for gain in gains if (gain.context, gain.gamma) == (context, gamma)]
+            kind, most = _up_to(rows)
+            each.append(COMPUTED_PAYS[kind].format(gamma=gamma, most=most))
+            unclear += [f"\u03b3 {gamma}, {row.at_once} at once, context {context}" for row in rows if row.pays is None]
+        said.append(AFTER.format(context=context, each="; ".join(each)))
+    if unclear:
+        said.append(COMPUTED_UNCLEAR.format(each="; ".join(unclear)))
+    tokens = (f"\u03b3 {gamma}: {tokens_a_round(kept, gamma):.2f}" for gamma in gammas)
+    said.append(TOKENS.format(each=", ".join(tokens)))
+    if experts:
+        said.append(EXPERTS.format(experts=experts[0], chosen=experts[1]))
+    return [*said, COMPUTED]
