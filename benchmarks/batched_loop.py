@@ -146,16 +146,16 @@ def main() -> None:
                 measured.append(found)
                 computed += load_gains(times, kept, GAMMA)
                 alike += same
-            off = median(computed) / median(measured) - 1
+            ratio = median(computed) / median(measured)
             same_text = f"{alike} of {runs * batch}"
-            cells = [numbers.times(measured), numbers.times(computed), f"{off:+.0%}", same_text]
+            cells = [numbers.times(measured), numbers.times(computed), f"{ratio:.2f}", same_text]
             rows.append([str(batch), kind, *cells])
             print(rows[-1], flush=True)
     columns = ["at once", "prompts", "measured gain", "computed gain", "computed / measured", "same text"]
     facts = machine_facts(pair.device)
     intro = (
         f"`python -m benchmarks.batched_loop --runs {runs}` on {facts['cpu']}, 1 thread, processor time: the "
-        f"embedded pair at \u03b3 {GAMMA}, transformers' passes, prompts of {PROMPT} tokens and {NEW} new ones.\n\n"
+        f"embedded\npair at \u03b3 {GAMMA}, transformers' passes, prompts of {PROMPT} tokens and {NEW} new ones.\n\n"
     )
     write("batched_loop", intro + table(columns, rows, left=2))
 

@@ -41,8 +41,8 @@ COMPUTED = (
 )
 GAIN_CAPTION = (
     "Computed gain over plain decoding at the same load, a factor: median of {runs} (lowest\u2013highest). Context: "
-    "cached tokens of each sequence. Limit: the highest of these gains if each pass took the least time that this "
-    "machine allows"
+    "cached tokens of each sequence. At the limit: the highest of these gains if each pass took the least time that "
+    "this machine allows; slower passes may gain more"
 )
 TOKENS = "Tokens a round by the recorded acceptance: {each}."
 COMPUTED_PAYS = {
@@ -51,7 +51,7 @@ COMPUTED_PAYS = {
     "none": "\u03b3 {gamma} does not pay",
 }
 AFTER = "With {context} tokens of context: {each}."
-COMPUTED_UNCLEAR = "No clear difference: {each}."
+COMPUTED_UNCLEAR = "No clear difference with {context} tokens: {each} at once."
 EXPERTS = (
     "The target is a mixture of experts: a token reads {chosen} of {experts}. Each further token of a check may read "
     "further experts, so checking costs more than in a dense model until a pass reads them all."
@@ -233,7 +233,7 @@ def computed_gains(
 def gain_table(gains: Sequence[LoadGain]) -> FigureTable:
     """A row for each context and load, and a column for each draft length."""
     gammas = list(dict.fromkeys(gain.gamma for gain in gains))
-    columns = ("Context", "At once", *(f"\u03b3 {gamma}" for gamma in gammas), "limit")
+    columns = ("Context", "At once", *(f"\u03b3 {gamma}" for gamma in gammas), "at the limit")
     cells = []
     for context, at_once in dict.fromkeys((gain.context, gain.at_once) for gain in gains):
         row = [gain for gain in gains if (gain.context, gain.at_once) == (context, at_once)]
@@ -258,19 +258,20 @@ def gain_record(gain: LoadGain) -> dict[str, Any]:
 
 
 def gain_verdict(gains: Sequence[LoadGain], kept: Sequence[float], experts: tuple[int, int] | None) -> list[str]:
-    """Up to which load each draft length pays, by context. ``experts``: how many there are, and how many a token reads."""
-    said, unclear = [], []
+    """Up to which load each draft length pays, by context. ``experts``: how many, and how many a token reads."""
+    said = []
     gammas = list(dict.fromkeys(gain.gamma for gain in gains))
     for context in dict.fromkeys(gain.context for gain in gains):
-        each = []
+        each, unclear = [], []
         for gamma in gammas:
             rows = [gain for gain in gains if (gain.context, gain.gamma) == (context, gamma)]
             kind, most = _up_to(rows)
             each.append(COMPUTED_PAYS[kind].format(gamma=gamma, most=most))
-            unclear += [f"\u03b3 {gamma}, {row.at_once} at once, context {context}" for row in rows if row.pays is None]
+            if levels := [str(row.at_once) for row in rows if row.pays is None]:
+                unclear.append(f"\u03b3 {gamma} at {sentences.listed(levels)}")
         said.append(AFTER.format(context=context, each="; ".join(each)))
-    if unclear:
-        said.append(COMPUTED_UNCLEAR.format(each="; ".join(unclear)))
+        if unclear:
+            said.append(COMPUTED_UNCLEAR.format(context=context, each="; ".join(unclear)))
     tokens = (f"\u03b3 {gamma}: {tokens_a_round(kept, gamma):.2f}" for gamma in gammas)
     said.append(TOKENS.format(each=", ".join(tokens)))
     if experts:
