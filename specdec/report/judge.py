@@ -46,8 +46,8 @@ class Kind(StrEnum):
     SLOWER_UNSPLIT = auto()
     SLOWER_PERHAPS = auto()  # it is not clear whether speculation pays
     SLOWER_BY_ENGINE = auto()  # speculation pays
-    BUSY = auto()  # other programs used the machine, so there is no clear figure
-    NOISY = auto()  # the figures contradict each other, so there is no clear figure
+    BUSY = auto()  # other programs used the machine, so the figure is uncertain
+    NOISY = auto()  # the figures contradict each other, so the figure is uncertain
     NO_GUESSES = auto()  # gamma 0
     NOTHING_GUESSED = auto()  # the draft made no guess
     TOO_FEW_TOKENS = auto()
@@ -118,6 +118,8 @@ class Judgement:
     steps         seconds per token from plain ``generate`` to this lane, in steps that add up
     one_pass      whether a draft takes one pass, whatever its length
     on_servers    whether both lanes ran on servers: the plain one was no ``generate``, and our loop is not between them
+    lost          whether speculation lost time in every run
+    partial       whether a part of the planned calls has not run
     """
 
     kind: Kind
@@ -148,6 +150,8 @@ class Judgement:
     steps: Steps = ()
     one_pass: bool = False
     on_servers: bool = False
+    lost: bool = False
+    partial: bool = False
 
     @property
     def split(self) -> bool:
@@ -156,8 +160,13 @@ class Judgement:
 
     @property
     def is_about(self) -> bool:
-        """Whether other programs or chance made the gain, so that it is no clear figure."""
-        return self.kind in (Kind.BUSY, Kind.NOISY)
+        """Whether the gain is uncertain, which its sentence, its colour and all that is computed from it show.
+
+        It is if other programs or chance made it, if the runs differ widely, if half of them stalled, and until all
+        calls of a plan have run.
+        """
+        noise = self.kind in NOISE or Doubt.WIDE_SPREAD in self.doubts
+        return noise or self.partial or (self.runs > 0 and 2 * self.stalled >= self.runs)
 
     @property
     def can_break_even(self) -> bool | None:
@@ -174,6 +183,7 @@ class Judgement:
         return (self.speculation >= 1) != enough
 
 
+NOISE = {Kind.BUSY, Kind.NOISY}
 LOSING = {Kind.FASTER_BY_ENGINE, Kind.UNCLEAR_LOSES, Kind.SLOWER, Kind.SLOWER_UNSPLIT}
 
 # By the sign of the gain and of speculation's share: 1 clearly above 1, -1 clearly below, 0 unclear, None unknown.
@@ -255,10 +265,11 @@ def _figures(runs: Sequence[RunMetrics], gamma: int | str | None, one_pass: bool
         speculation=run.speculation, alpha=run.lane.alpha, tokens=run.lane.mean_acceptance_length,
         overhead=run.overhead, stalled=sum(map(_stalled, runs)), busy=sum(run.busy for run in runs),
         cpu_share=min(run.cpu_shares, default=None), tokens_of_all=run.tokens_of_all, one_pass=one_pass,
+        lost=all(run.speculation is not None and run.speculation < 1 for run in runs),
     )  # fmt: skip
     if all(run.lane.drafted == 0 for run in runs):
         kind = Kind.NOTHING_GUESSED if gamma else Kind.NO_GUESSES
-        return replace(found, kind=kind, engine=None, speculation=None)
+        return replace(found, kind=kind, engine=None, speculation=None, lost=False)
     share = None if found.speculation is None else _sign([run.speculation for run in runs], found.speculation)
     found = replace(
         found, kind=_KINDS[_sign(gains, gain), share], c=run.cost_coefficient, v=run.verify_growth,

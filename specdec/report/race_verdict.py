@@ -134,8 +134,8 @@ def race_verdict(
         figures=headline_figures(found, sides[shown], plain, speculative),
         rates=lane_rates(measured[shown]),
         lanes=lane_rows([runs[at] for at in counted], [measured[at] for at in counted], counted.index(shown)),
-        places=places_table(drafting),
-        passes=passes_table(drafting),
+        places=places_table(drafting, len(compared)),
+        passes=passes_table(drafting, len(compared)),
         checks=checks_table(row_costs(*(run[key] for run in runs for key in (SPECULATIVE, LOOP.key) if key in run))),
         details=details(found, sides[shown], speculative),
         time=time_words(lane, len(runs)),
@@ -344,7 +344,9 @@ def computed_lengths(predicted: GammaPredictions, found: Judgement, measured: in
     """
     runs = sentences.COMPUTED_RUNS.format(runs=found.runs) if found.runs > 1 else sentences.COMPUTED_RUN
     best = predicted.lengths[predicted.best]
-    notes = [Note("fastest", sentences.COMPUTED_FASTEST.format(gamma=best.gamma, times=numbers.factor(best.gain)))]
+    about = sentences.about(found)
+    fastest = sentences.COMPUTED_FASTEST.format(gamma=best.gamma, about=about, times=numbers.factor(best.gain))
+    notes = [Note("fastest", fastest)]
     notes += [Note(Doubt.STALL, sentences.COMPUTED_STALL)] * (Doubt.STALL in found.doubts)
     notes.append(Note("measured", sentences.COMPUTED_MEASURED.format(policy=sentences.policy(measured))))
     notes += [Note("assumed", predicted.assumed)] if predicted.assumed else []
@@ -352,7 +354,7 @@ def computed_lengths(predicted: GammaPredictions, found: Judgement, measured: in
         "hits": predicted.hits,
         "wrong": predicted.wrong,
         "costs": predicted.costs,
-        "lengths": [_length(length) for length in predicted.lengths],
+        "lengths": [_length(length, about) for length in predicted.lengths],
         "best": predicted.best,
         "exact": predicted.exact,
         "origin": sentences.COMPUTED_FROM.format(runs=runs),
@@ -360,7 +362,7 @@ def computed_lengths(predicted: GammaPredictions, found: Judgement, measured: in
     }
 
 
-def _length(length: GammaPrediction) -> GammaRecord:
+def _length(length: GammaPrediction, about: str) -> GammaRecord:
     times = numbers.factor(length.gain)
     figures: list[Figure] = [
         make_figure(numbers.times_or_none(length.gain / length.share if length.share else None), "engine"),
@@ -370,7 +372,7 @@ def _length(length: GammaPrediction) -> GammaRecord:
     ]
     return GammaRecord(
         **asdict(length),
-        sentence=sentences.COMPUTED.format(gamma=length.gamma, times=times),
+        sentence=sentences.COMPUTED.format(gamma=length.gamma, about=about, times=times),
         factor=f"{times}x",
         faster=length.gain > 1 and not metrics.no_clear_difference([length.gain]),
         figures=figures,

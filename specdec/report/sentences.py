@@ -7,39 +7,39 @@ rows after them are filled in where they are used.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import groupby
 
 from specdec.engine.policy import CONFIDENCE
-from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
+from specdec.report.judge import NOISE, Advice, Doubt, Judgement, Kind, Reason
 from specdec.report.numbers import digits_of, duration, factor, number, percent, runs
 from specdec.report.verdict import Note
 
 # The headline. ``subject`` is "speculative decoding", "\u03b3 5", ``FASTEST`` or another lane, as within a sentence;
 # ``Subject`` is the same with a capital, as at its beginning.
 HEADLINES = {
-    Kind.FASTER: "{Subject} is {times} times as fast as {plain}{runs}: {engine}x from our loop, "
+    Kind.FASTER: "{Subject} is {about}{times} times as fast as {plain}{runs}: {there}{engine}x from our loop, "
     "times {speculation}x from speculation.",
-    Kind.FASTER_UNSPLIT: "{Subject} is {times} times as fast as {plain}{runs}.",
-    Kind.FASTER_PERHAPS: "{Subject} is {times} times as fast as {plain}{runs}. {engine}x is our loop alone; "
+    Kind.FASTER_UNSPLIT: "{Subject} is {about}{times} times as fast as {plain}{runs}.",
+    Kind.FASTER_PERHAPS: "{Subject} is {about}{times} times as fast as {plain}{runs}. {engine}x is our loop alone; "
     "the {speculation}x of speculation is within the noise.",
-    Kind.FASTER_BY_ENGINE: "{Subject} is {times} times as fast as {plain}{runs}. Without speculation "
+    Kind.FASTER_BY_ENGINE: "{Subject} is {about}{times} times as fast as {plain}{runs}. Without speculation "
     "it would be faster still: {engine}x; speculation itself loses time ({speculation}x).",
-    Kind.UNCLEAR: "No clear difference: {subject} runs at {times}x the speed of {plain}{runs}.",
-    Kind.UNCLEAR_UNSPLIT: "No clear difference: {subject} runs at {times}x the speed of {plain}{runs}.",
-    Kind.UNCLEAR_GAINS: "No clear difference: {subject} runs at {times}x the speed of {plain}{runs}. "
+    Kind.UNCLEAR: "No clear difference: {subject} runs at {about}{times}x the speed of {plain}{runs}.",
+    Kind.UNCLEAR_UNSPLIT: "No clear difference: {subject} runs at {about}{times}x the speed of {plain}{runs}.",
+    Kind.UNCLEAR_GAINS: "No clear difference: {subject} runs at {about}{times}x the speed of {plain}{runs}. "
     "Speculation itself pays ({speculation}x); our loop alone gives {engine}x.",
-    Kind.UNCLEAR_LOSES: "No clear difference: {subject} runs at {times}x the speed of {plain}{runs}. "
+    Kind.UNCLEAR_LOSES: "No clear difference: {subject} runs at {about}{times}x the speed of {plain}{runs}. "
     "Speculation itself loses time ({speculation}x); our loop alone gives {engine}x.",
-    Kind.SLOWER: "Slower: {subject} runs at {times}x the speed of {plain}{runs}.",
-    Kind.SLOWER_UNSPLIT: "Slower: {subject} runs at {times}x the speed of {plain}{runs}.",
-    Kind.SLOWER_PERHAPS: "Slower: {subject} runs at {times}x the speed of {plain}{runs}. Our loop alone "
+    Kind.SLOWER: "Slower: {subject} runs at {about}{times}x the speed of {plain}{runs}.",
+    Kind.SLOWER_UNSPLIT: "Slower: {subject} runs at {about}{times}x the speed of {plain}{runs}.",
+    Kind.SLOWER_PERHAPS: "Slower: {subject} runs at {about}{times}x the speed of {plain}{runs}. Our loop alone "
     "gives {engine}x; it is not clear whether speculation itself pays ({speculation}x).",
-    Kind.SLOWER_BY_ENGINE: "Slower: {subject} runs at {times}x the speed of {plain}{runs}. The loss comes "
+    Kind.SLOWER_BY_ENGINE: "Slower: {subject} runs at {about}{times}x the speed of {plain}{runs}. The loss comes "
     "from our loop ({engine}x); speculation itself pays ({speculation}x).",
-    Kind.BUSY: "The machine was busy, so this is no clear figure: {subject} ran at about {times}x the speed of "
-    "{plain}{runs}.",
-    Kind.NOISY: "No clear figure: {subject} ran at about {times}x the speed of {plain}{runs}.",
+    Kind.BUSY: "{Subject} runs at about {times}x the speed of {plain}.",
+    Kind.NOISY: "{Subject} runs at about {times}x the speed of {plain}{runs}.",
     Kind.NO_GUESSES: "\u03b3 0 makes no guesses: this is {loop} against {plain}, {times}x{runs}.",
     Kind.NOTHING_GUESSED: "The draft made no guesses: this is {loop} against {plain}, {times}x{runs}.",
     Kind.TOO_FEW_TOKENS: "Too few tokens to compare.",
@@ -49,10 +49,15 @@ HEADLINES = {
     Kind.NOT_MEASURED: "Nothing to compare yet: no draft length has been measured together with {plain}.",
 }
 
+# Added to the headline of a figure that is noise, where speculation lost in every run.
+LOST = "Our loop alone gives {engine}x; speculation on top loses time ({speculation}x)."
+
 # The line below the headline. A kind without a row has none.
 SHARES = {
     Kind.UNCLEAR: "Our loop alone gives {engine}x, times {speculation}x from speculation.",
     Kind.SLOWER: "Our loop alone gives {engine}x, times {speculation}x from speculation.",
+    Kind.BUSY: "As measured, our loop alone gives {engine}x, times {speculation}x from speculation.",
+    Kind.NOISY: "As measured, our loop alone gives {engine}x, times {speculation}x from speculation.",
     Kind.FASTER_UNSPLIT: "The share of speculation is not known, because our loop without a draft did not run.",
     Kind.UNCLEAR_UNSPLIT: "It is not known whether speculation pays, because our loop without a draft did not run.",
     Kind.SLOWER_UNSPLIT: "The share of speculation is not known, because our loop without a draft did not run.",
@@ -104,8 +109,8 @@ ADVICE = {
 }
 
 DOUBTS = {
-    Doubt.BUSY: "Other programs, perhaps the browser, took processor time in {busy} of {count}: a lane's thread had a "
-    "processor for only {share} of its time.",
+    Doubt.BUSY: "Other programs were running; {gave}. In {busy} of {count}, a lane had a processor for as little as "
+    "{share} of its time.",
     Doubt.TOO_FAST: "Speculation was measured as {speculation} times as fast as our loop without a draft, but a round "
     "yields only {all_tokens} tokens; this is measurement noise.",
     Doubt.LUCK: "\u03b3 {gamma} ran once and was far faster than the next shorter and the next longer draft; such a "
@@ -114,13 +119,14 @@ DOUBTS = {
     "measurements is wrong; measure again on a quiet machine.",
     Doubt.STALL: "Something else slowed {stalled} of {count}: one round took over 5 times its usual time. Repeat the "
     "race before you trust the figure.",
-    Doubt.WIDE_SPREAD: "The runs differ widely, from {low}x to {high}x.",
+    Doubt.WIDE_SPREAD: "The runs differ widely: {gave}.",
     Doubt.CHECKING_SHRINKS: "Measurement noise: checking a round came out faster ({v}x) than checking one token.",
     Doubt.FEW_RUNS: "The difference is small: more runs are needed to confirm it.",
 }
 
 # Notes of a sweep or a benchmark, below the judge's headline.
 NONE_PAYS = "No draft length pays."
+THERE = "in that run "  # before shares that are of the median run, where a table has medians of the shares too
 FASTEST = "\u03b3 {gamma}, the fastest of \u03b3 {lengths},"  # a ``subject``: it ends with a comma
 LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."
 ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs show no clear difference."
@@ -203,10 +209,10 @@ CHART = (
 )
 
 # A race at another draft length, computed from it.
-COMPUTED = "\u03b3 {gamma} would run at {times}x the speed of plain generate."
+COMPUTED = "\u03b3 {gamma} would run at {about}{times}x the speed of plain generate."
 COMPUTED_FROM = "Computed from {runs}, not measured. Press Run race to measure it."
 COMPUTED_RUN, COMPUTED_RUNS = "this run", "these {runs} runs"
-COMPUTED_FASTEST = "Fastest by this computation: \u03b3 {gamma}, at {times}x."
+COMPUTED_FASTEST = "Fastest by this computation: \u03b3 {gamma}, at {about}{times}x."
 COMPUTED_STALL = "A round stalled in this run. The stall counts in what was measured, and not in what is computed."
 COMPUTED_MEASURED = "The draft length that was measured: {policy}."
 COMPUTED_ESTIMATED = "Some guesses of this length were never made in this run; they are estimated."
@@ -255,8 +261,10 @@ WHY_OFF = {
 
 
 def headline(found: Judgement, subject: str = "speculative decoding", **more: str) -> str:
-    """The headline; if the lane is slower, with the reason."""
+    """The headline; if the lane is slower, with the reason; if it is noise, with what speculation lost."""
     text = HEADLINES[found.kind].format(**_fields(found, subject) | more)
+    if found.kind in NOISE and found.lost:
+        return f"{text} {fill(LOST, found)}"
     slower = found.kind in (Kind.SLOWER, Kind.SLOWER_UNSPLIT)
     return f"{text} {reason(found)}" if slower and found.reason else text
 
@@ -270,6 +278,8 @@ def notes(found: Judgement) -> list[Note]:
     if found.reason and found.kind not in (Kind.SLOWER, Kind.SLOWER_UNSPLIT):
         said.append(Note("reason", reason(found)))
     split = found.kind in SHARES and not found.on_servers  # both servers are engines of their own
+    if found.kind in NOISE:
+        split = split and found.split and not found.lost  # the headline says what speculation lost
     return said + ([Note("shares", fill(SHARES[found.kind], found))] if split else [])
 
 
@@ -326,6 +336,7 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
     return {
         "subject": subject, "Subject": capital(subject),
         "times": "\u2013" if found.gain is None else factor(found.gain),
+        "there": "", "about": about(found), "gave": _gave(found),
         "gain": number(found.gain, 2), "low": low, "high": high,
         "engine": number(found.engine, 2), "speculation": number(found.speculation, 2),
         "predicted": number(found.predicted, 2), "alpha": alpha, "needed": needed,
@@ -343,6 +354,16 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
     }  # fmt: skip
 
 
+def first_sentence(text: str) -> tuple[str, str]:
+    """The first sentence of a text, and the rest; ``lib/sentences.js`` does the same.
+
+    A text that quotes other texts stays whole, because they have full stops too.
+    """
+    found = re.match(r"[^\u201c]*?[.!?](?= [A-Z\u0391-\u03c9])", text)
+    first = found.group() if found else text
+    return first, text[len(first) + 1 :]
+
+
 def capital(text: str) -> str:
     """With a capital, unless it begins with a Greek letter, because a capital gamma means something else."""
     return text[0].upper() + text[1:] if text[0].isascii() else text
@@ -352,9 +373,27 @@ def _runs(found: Judgement) -> str:
     """The number of runs of a figure, and their lowest and highest; for a single run whether it had a stall."""
     if found.runs < 2 or found.spread is None:
         return " (1 run, with a stall)" if found.stalled else " (1 run)"
+    if found.runs == 2:  # the median run is one of both
+        return f" (2 runs: {_each(found)})"
+    return f" (median of {runs(found.runs)}, {_each(found)})"
+
+
+def about(found: Judgement) -> str:
+    """The word before an uncertain gain, with a space; empty before a clear one."""
+    return "about " if found.is_about else ""
+
+
+def _gave(found: Judgement) -> str:
+    """What the runs gave, as a part of a sentence."""
+    return "this is 1 run" if found.runs < 2 else f"{runs(found.runs)} gave {_each(found)}"
+
+
+def _each(found: Judgement) -> str:
+    """The gains of several runs: both, or the lowest and the highest."""
     low, high = _ends(found)
-    each = f"all {low}x" if low == high else f"{low}\u2013{high}x"
-    return f" (median of {runs(found.runs)}, {each})"
+    if low == high:
+        return f"{'both' if found.runs == 2 else 'all'} {low}x"
+    return f"{low}x and {high}x" if found.runs == 2 else f"{low}\u2013{high}x"
 
 
 def _ends(found: Judgement) -> tuple[str, str]:

@@ -129,8 +129,9 @@ def overall(
     ``on_servers``: all calls ran on servers.
     """
     summaries, share = summarise(trials), share_of(trials, plan)
-    found = replace(judge_lengths(summaries, share, of_limit, one_pass), on_servers=on_servers)
-    measured = sentences.MEASURED_PARTLY if share.calls < share.planned else sentences.MEASURED
+    partial = share.calls < share.planned
+    found = replace(judge_lengths(summaries, share, of_limit, one_pass), on_servers=on_servers, partial=partial)
+    measured = sentences.MEASURED_PARTLY if partial else sentences.MEASURED
     counted = {"calls": str(share.calls), "planned": str(share.planned), "share": _percent(share)}
     if found.kind is Kind.TOO_EARLY:
         return Overall(found, sentences.headline(found, **counted), sentences.notes(found))
@@ -142,9 +143,18 @@ def overall(
     if len(lengths) > 1:
         subject = sentences.FASTEST.format(gamma=found.gamma, lengths=sentences.lengths(lengths))
     said = [sentences.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []
-    said += [sentences.headline(found, subject, **counted), _alike(summaries), _loop_faster(summaries), *rivals]
-    below = [*sentences.notes(found), Note("terms", why_paragraph(found))]
-    below.append(Note("calls", measured.format(**counted)))
+    there = sentences.THERE if found.runs > 1 else ""
+    said += [
+        sentences.headline(found, subject, there=there, **counted),
+        _alike(summaries),
+        _loop_faster(summaries),
+        *rivals,
+    ]
+    below, calls = (
+        [*sentences.notes(found), Note("terms", why_paragraph(found))],
+        Note("calls", measured.format(**counted)),
+    )
+    below.insert(0 if partial else len(below), calls)  # what is missing is the first doubt
     return Overall(found, " ".join(filter(None, said)), [note for note in below if note.text])
 
 

@@ -22,6 +22,7 @@ PLACES = ("Place in the draft", "tested", "kept, of tested", "kept, of all draft
 EXPECTED = "expected, of tested"  # only of a sampled lane
 MOST_ROWS = MAX_GAMMA + 1  # of the table of checks; more are read only after rejections with recurrent state
 KEPT = "Guesses kept, of those tested at each place, over all prompts and runs"
+OUTSIDE = "outside the models' passes, with choosing tokens"  # more than the rest beside drafting and checking
 PASSES = ("Tokens in a pass", "passes", "share of passes")
 CHECKS = ("Rows of a target pass", "passes", "ms", "verify growth (v)")
 
@@ -120,7 +121,7 @@ def details(found: Judgement, shown: RunMetrics, speculative: Sequence[Event]) -
             numbers.number(guess, 2), "draft cost", f"cost of a {'draft' if found.one_pass else 'guess'}, in {tokens}"
         ),
         make_figure(numbers.number(found.round_cost, 2), "round cost", f"cost of a round, in {tokens}"),
-        make_figure(numbers.percent(lane.overhead_share), "outside"),
+        make_figure(numbers.percent(lane.overhead_share), "outside", OUTSIDE),
     ]
     facts = {
         "Settings": provenance.run_settings(started),
@@ -151,8 +152,8 @@ def time_words(lane: Metrics, runs: int) -> str | None:
     )
 
 
-def places_table(lane: Metrics) -> Table | None:
-    """A row for each place of a draft; None if nothing was tested or the drafts are not observed."""
+def places_table(lane: Metrics, runs: int) -> Table | None:
+    """A row for each place of a draft, over so many runs; None if nothing was tested or the drafts are not observed."""
     if not lane.tested_at or not lane.tested_at[0]:
         return None
     drafts = lane.tested_at[0]
@@ -162,15 +163,21 @@ def places_table(lane: Metrics) -> Table | None:
         for at, (tested, kept) in enumerate(both, start=1)
     ]
     if not lane.overlap_at:
-        return {"columns": [*PLACES], "rows": rows}
+        return {"columns": _over(runs, PLACES), "rows": rows}
     overlaps = zip(lane.overlap_at, lane.tested_at, strict=False)
     expected = [_share(overlap, tested) for overlap, tested in overlaps]
     wider = [[*row[:3], share, row[3]] for row, share in zip(rows, expected, strict=True)]
-    return {"columns": [*PLACES[:3], EXPECTED, PLACES[3]], "rows": wider}
+    return {"columns": _over(runs, (*PLACES[:3], EXPECTED, PLACES[3])), "rows": wider}
 
 
-def passes_table(lane: Metrics) -> Table | None:
-    """A row for each number of tokens that a target pass wrote; None if there was no pass."""
+def _over(runs: int, columns: Sequence[str]) -> list[str]:
+    """The columns of a table that counts over several runs; the one with the counts says so."""
+    first, counts, *others = columns
+    return [first, counts if runs == 1 else f"{counts}, in {runs} runs", *others]
+
+
+def passes_table(lane: Metrics, runs: int) -> Table | None:
+    """A row for each number of tokens that a target pass wrote, over so many runs; None if there was no pass."""
     total = sum(lane.passes_of)
     if not total:
         return None
@@ -179,7 +186,7 @@ def passes_table(lane: Metrics) -> Table | None:
         for tokens, count in enumerate(lane.passes_of)
         if count
     ]
-    return {"columns": [*PASSES], "rows": rows}
+    return {"columns": _over(runs, PASSES), "rows": rows}
 
 
 def checks_table(costs: Sequence[RowCost]) -> Table | None:

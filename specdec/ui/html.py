@@ -9,7 +9,7 @@ from jinja2 import Environment, StrictUndefined
 
 from specdec.report.definitions import DEFINITIONS, label_of
 from specdec.report.figure_table import FigureTable
-from specdec.report.sentences import capital
+from specdec.report.sentences import capital, first_sentence
 from specdec.report.verdict import Figure
 
 _TEMPLATES = """
@@ -21,7 +21,7 @@ _TEMPLATES = """
 <div class="sd-verdictWords"><p class="sd-headline">{{ sentence }}</p>
 {%- if notes | length == 1 %}<p class="sd-verdictNotes">{{ notes[0] }}</p>
 {%- elif notes %}<details class="sd-verdictNotes"><summary><span class="sd-verdictNote">{{ notes[0] }}</span>
-<b>+{{ notes[1:] | length }}<span> note{{ "s" if notes[2:] }}</span></b></summary><div class="sd-verdictNoteWords">
+<b>{{ notes[1:] | length }} more</b></summary><div class="sd-verdictNoteWords">
 {%- for note in notes[1:] %}<p>{{ note }}</p>{% endfor -%}
 </div></details>{% endif -%}
 </div></section>
@@ -112,11 +112,13 @@ _HTML: Any = Environment(autoescape=True, undefined=StrictUndefined).from_string
 
 
 def verdict_html(sentence: str, factor: str | None = None, notes: Iterable[str] = (), about: bool = False) -> str:
-    """The headline with its figure, and the notes below it on one line, which can be opened.
+    """The headline with its figure, and below it the first sentence of the notes, which opens the rest.
 
-    ``about``: other programs or chance made the figure.
+    ``about``: the figure is uncertain.
     """
-    return _HTML.verdict(sentence, factor, [note for note in notes if note], about).strip()
+    first, *others = [*filter(None, notes)] or [""]
+    said = [part for part in (*first_sentence(first), *others) if part]
+    return _HTML.verdict(sentence, factor, said, about).strip()
 
 
 def origin(sentence: str, place: str) -> str:

@@ -345,6 +345,10 @@ def test_a_judgement_without_figures_claims_none() -> None:
     with pytest.raises(FrozenInstanceError):
         found.kind = Kind.FASTER
     assert [kind for kind in Kind if Judgement(kind).is_about] == [Kind.BUSY, Kind.NOISY]
+    sure = Judgement(Kind.FASTER, runs=3, gain=2.0, spread=(1.9, 2.1), stalled=1)
+    assert not sure.is_about
+    for change in ({"doubts": (Doubt.WIDE_SPREAD,)}, {"stalled": 2}, {"partial": True}):
+        assert replace(sure, **change).is_about, change
 
 
 @pytest.mark.parametrize(
@@ -361,3 +365,11 @@ def test_the_reason_is_the_largest_loss_against_an_ideal_round(c: float, tokens:
         tokens_of_all=tokens,
     )  # fmt: skip
     assert _reason(found) is reason
+
+
+def test_noise_still_says_that_speculation_lost_in_every_run() -> None:
+    """At 0.84 s a token against 0.7 s of the loop; in the other runs it gains."""
+    losing, gaining = runs(0.84, 0.7, count=2), runs(0.5, 0.9)
+    for found, lost in ((losing, True), (losing + gaining, False), (runs(0.84, None), False)):
+        busy = judge([with_shares(run, 0.5, 0.5) for run in found], 4)
+        assert (busy.kind, busy.lost) == (Kind.BUSY, lost)

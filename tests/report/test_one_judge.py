@@ -60,7 +60,9 @@ P = r"([\d.]+)\u00a0%"
 N = r"([\d.]+)"
 NAMED = {
     "gain": (
-        rf"is {N} times as fast", rf"Why {N}x:", rf"(?<!loop alone )runs at {N}x the speed of plain", rf"^factor: {N}x",
+        rf"is (?:about )?{N} times as fast", rf"Why {N}x:",
+        rf"(?<!loop alone )runs at (?:about )?{N}x the speed of plain",
+        rf"^factor: {N}x",
         rf"^row: {N}x",
     ),
     "engine": (
@@ -69,7 +71,8 @@ NAMED = {
         rf"^our loop vs generate\(\): {N}x", rf"{N}x is our loop alone", rf"faster still: {N}x",
     ),
     "speculation": (
-        rf"peculation itself (?:loses time|pays) \({N}x\)", rf"itself pays \({N}x\)", rf"{N}x from speculation",
+        rf"peculation (?:itself|on top) (?:loses time|pays) \({N}x\)",
+        rf"itself pays \({N}x\)", rf"{N}x from speculation",
         rf"Speculation runs at {N}x",
         rf"^gain over \u03b3 0: {N}x", rf"^speculation on top: {N}x",
         rf"the {N}x of speculation",

@@ -16,7 +16,15 @@ from specdec.report import numbers, sentences
 from specdec.report.judge import Advice, Doubt, Judgement, Kind, Reason
 from specdec.report.why import why_paragraph
 
-JUDGED = {"HEADLINES", "SHARES", "REASONS", "ADVICE", "DOUBTS", "CONFIDENCE"}  # whose rows stand in the file filled in
+JUDGED = {
+    "HEADLINES",
+    "SHARES",
+    "REASONS",
+    "ADVICE",
+    "DOUBTS",
+    "CONFIDENCE",
+    "NOISE",
+}  # whose rows stand in the file filled in
 GOLDEN = Path(__file__).with_name("golden_sentences.txt")
 ONE = Judgement(
     Kind.FASTER, 4, runs=1, gain=1.19, spread=(1.19, 1.19), engine=1.43, speculation=0.83, c=0.2, v=1.5, alpha=0.48,
@@ -62,6 +70,16 @@ def all_sentences() -> Iterator[str]:
     yield why_paragraph(replace(BLOCK, engine=None, speculation=None, v=None, predicted=None))
     yield "[A stall in one run]"
     yield sentences.headline(replace(ONE, stalled=1))
+    yield "[An uncertain figure]"
+    for kind in (Kind.FASTER, Kind.UNCLEAR, Kind.SLOWER_UNSPLIT):
+        yield sentences.headline(replace(FIVE, kind=kind, doubts=(Doubt.WIDE_SPREAD,)))
+    yield "[Two runs]"
+    for found in (replace(FIVE, runs=2), replace(FIVE, runs=2, kind=Kind.BUSY, doubts=(Doubt.BUSY,))):
+        yield sentences.headline(found)
+        yield from texts(sentences.notes(found))
+    yield "[Noise, and speculation lost in every run]"
+    for kind in (Kind.BUSY, Kind.NOISY):
+        yield sentences.headline(replace(FIVE, kind=kind, gain=3.8, engine=4.83, speculation=0.79, lost=True))
     yield "[Rows that are filled in where they are used]"
     for name, value in vars(sentences).items():
         if name.isupper() and not name.startswith("_") and name not in JUDGED:
@@ -93,6 +111,15 @@ def test_a_share_needed_is_told_from_the_share_kept() -> None:
     """The needed and the kept share are never printed as equal: 48.3 and 48.4 would both round to 48 %."""
     alpha, needed = sentences.kept_and_needed(replace(ONE, alpha=0.4831, needed_alpha=0.4842))
     assert alpha != needed
+
+
+def test_the_first_sentence_of_a_note_is_whole() -> None:
+    assert sentences.first_sentence("3 runs gave 1.5x. In 2 of them it stalled.") == (
+        "3 runs gave 1.5x.",
+        "In 2 of them it stalled.",
+    )
+    for whole in ("Identical text: 64 of 64 tokens.", "At token 3: plain \u201ca. B\u201d. It differs."):
+        assert sentences.first_sentence(whole) == (whole, "")
 
 
 def test_what_is_saved_is_the_difference_of_the_times_beside_it() -> None:

@@ -28,17 +28,17 @@ def test_places_and_passes() -> None:
     """Three drafts of three: all kept, one kept, none kept."""
     lane = lane_of("aaa", "ard", "rdd")
     assert (lane.tested_at, lane.kept_at) == ((3, 2, 1), (2, 1, 1))
-    rows = places_table(lane)["rows"]
+    rows = places_table(lane, 1)["rows"]
     assert [row[:2] for row in rows] == [["guess 1", "3"], ["guess 2", "2"], ["guess 3", "1"]]
     assert [row[2].split()[0] for row in rows] == ["67", "50", "100"]  # of those tested
     assert [row[3].split()[0] for row in rows] == ["67", "33", "33"]  # of all drafts
-    passes = passes_table(lane)["rows"]
+    passes = passes_table(lane, 1)["rows"]
     assert [row[:2] for row in passes] == [["1 token", "1"], ["2 tokens", "1"], ["4 tokens", "1"]]
 
 
 def test_a_sampled_lane_tells_what_was_to_be_expected() -> None:
     lane = replace(lane_of("aaa", "ard", "rdd"), overlap_at=(2.1, 1.0, 0.5))
-    found = places_table(lane)
+    found = places_table(lane, 1)
     assert found["columns"][3] == EXPECTED in DEFINITIONS
     assert [row[3].split()[0] for row in found["rows"]] == ["70", "50", "50"]
     assert abs(lane.overlap - 3.6 / 6) < 1e-9
@@ -67,7 +67,7 @@ def test_v_stands_at_each_number_of_rows_that_was_measured() -> None:
 
 def test_a_lane_without_guesses_has_no_table() -> None:
     plain = lane_of("", "")
-    assert places_table(plain) is None and passes_table(plain)["rows"][0][:2] == ["1 token", "2"]
+    assert places_table(plain, 1) is None and passes_table(plain, 1)["rows"][0][:2] == ["1 token", "2"]
     assert by_place([(LaneConfig("speculative", 0), plain)]) is None
 
 

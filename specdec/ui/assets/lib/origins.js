@@ -20,6 +20,7 @@ export function sourceOf({ begin, verdict, lanes }) {
   const [{ started }] = lanes.values(); // of a stopped race perhaps the only one
   const { cpu, gpu } = started.machine;
   const machine = [gpu, cpu].find((name) => typeof name === "string") ?? "machine not recorded";
-  const runs = verdict.runs > 1 ? `median of ${verdict.runs} runs` : "1 run";
+  const count = verdict.runs > 1 ? `${verdict.runs} runs` : "1 run";
+  const runs = verdict.runs > 2 ? `median of ${count}` : count;
   return { machine, runs, day: dayOf(begin.at) };
 }

@@ -2,6 +2,7 @@
 import { button, el, fold } from "../lib/dom.js";
 import { term } from "../lib/figures.js";
 import { labelOf } from "../lib/lanes.js";
+import { firstSentence } from "../lib/sentences.js";
 import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 
 const SHOWN = 60; // characters of the prompt in the caption
@@ -91,11 +92,13 @@ export class VerdictPanel {
 
   // Where there is no room for the caption, it is the first of the further notes.
   #remark(notes, caption = []) {
-    const [first, ...more] = notes.map(({ text }) => text);
-    this.notes.hidden = !first;
-    if (!first) return;
+    const [note, ...others] = notes.map(({ text }) => text);
+    this.notes.hidden = !note;
+    if (!note) return;
+    const [first, rest] = firstSentence(note);
+    const more = rest ? [rest, ...others] : others;
     const summary = el("span", "sd-verdictNote", first);
-    const count = el("b", "", `+${more.length}`, [el("span", "", more.length > 1 ? " notes" : " note")]);
+    const count = el("b", "", `${more.length} more`);
     this.notes.firstChild.replaceChildren(summary, ...(more.length ? [count] : []));
     this.notes.lastChild.replaceChildren(...caption, ...more.map((note) => el("p", "", note)));
   }
@@ -106,10 +109,10 @@ export class VerdictPanel {
   }
 
   // Another draft length, computed from the shown run. `found` is its record.
-  computed({ verdict: { whatif } }, found) {
+  computed({ verdict: { whatif, about } }, found) {
     this.#computed = true;
     this.changed.hidden = this.caption.hidden = true; // the caption names the measured length
-    this.#say({ ...found, about: false });
+    this.#say({ ...found, about }); // as uncertain as the run it is computed from
     this.from.replaceChildren(el("strong", "", whatif.origin));
     this.#remark([...whatif.notes, ...found.notes]);
     this.figures.replaceChildren(...found.figures.map(figureOf));

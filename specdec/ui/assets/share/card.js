@@ -2,6 +2,7 @@
 import { figureName } from "../lib/definitions.js";
 import { factorOf } from "../lib/figures.js";
 import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
+import { firstSentence } from "../lib/sentences.js";
 import { kindsOf } from "../race/race.js";
 
 export const [WIDTH, HEIGHT] = [1200, 630];
@@ -23,8 +24,9 @@ export function cardOf(race, address) {
   const { machine, runs, day } = sourceOf(race);
   return {
     factor: factorOf(verdict),
-    faster: verdict.faster,
+    faster: verdict.faster && !verdict.about,
     sentence: [verdict.warning, verdict.sentence].filter(Boolean).join(" ").slice(0, 400),
+    doubt: verdict.about ? firstSentence(verdict.notes[0]?.text ?? "")[0] : "",
     figures: verdict.figures.slice(0, 4).map((figure) => [figure.value, figureName(figure)]),
     lanes: Object.keys(LANES)
       .filter((key) => lanes.get(key)?.rounds.length > 1)
@@ -84,7 +86,7 @@ export function drawCard(canvas, card, family) {
 }
 
 // The factor as large as it gets, and beside it the sentence in as many lines as it needs.
-function drawVerdict(pen, { factor, faster, sentence }, write, family) {
+function drawVerdict(pen, { factor, faster, sentence, doubt }, write, family) {
   const wide = factor ? write(factor, LEFT - 4, 160, 132, { weight: 700, colour: faster ? BLUE : INK, width: 460 }) : 0;
   const x = factor ? LEFT + wide + 40 : LEFT;
   let size = 40;
@@ -93,11 +95,12 @@ function drawVerdict(pen, { factor, faster, sentence }, write, family) {
     size -= 2;
     pen.font = `600 ${size}px ${family}`;
     lines = wrapped(pen, sentence, RIGHT - x);
-  } while (size > 20 && lines.length * size * 1.25 > 130);
+  } while (size > 20 && lines.length * size * 1.25 > 120);
   const fitting = Math.floor(140 / (size * 1.25));
   if (lines.length > fitting) lines = [...lines.slice(0, fitting - 1), lines.slice(fitting - 1).join(" ")];
   const top = 113 - ((lines.length - 1) * size * 1.25) / 2 + size * 0.35;
   lines.forEach((line, at) => write(line, x, top + at * size * 1.25, size, { weight: 600 }));
+  if (doubt) write(doubt, x, 196, 19, { colour: MUTED });
 }
 
 function drawFigures({ figures }, write) {
