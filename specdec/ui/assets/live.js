@@ -18,6 +18,7 @@ import { walkTabs } from "./lib/tabs.js";
 import { explainWords } from "./lib/words.js";
 import { follow } from "./address_router.js";
 
+const [LEAST_RUNS, MOST_RUNS] = [3, 5]; // of a short race, as in specdec/report/verdict.py
 const GREETING = ["startup", "recording"]; // origins of a race that the page shows by itself; any other race replaces it
 
 // Resolves when the view is mounted. A button that is pressed before waits for it.
@@ -221,19 +222,20 @@ class View {
     started: () => {
       this.#race = this.#next;
       this.#started = true;
-      const { lane } = this.#race;
-      if (this.#race.lanes.size === 1) this.#reset();
+      state.lanesStarted += 1;
+      const { lane, lanes } = this.#race;
+      if (this.#isFurther) return; // the texts of the first run stay
+      if (lanes.size === 1) this.#reset();
       this.stage.show(lane);
       this.stage.openCard(lane);
-      state.lanesStarted += 1;
     },
     round: () => {
       const { lane } = this.#race;
-      if (lane.rounds.length === 2) this.stage.openCard(lane);
+      if (lane.rounds.length === 2 && !this.#isFurther) this.stage.openCard(lane);
       state.rounds += 1;
     },
     finished: () => (state.lanesFinished += 1),
-    lane_end: (record) => this.stage.endLane(record),
+    lane_end: (record) => this.#isFurther || this.stage.endLane(record),
     verdict: () => this.#showVerdict(),
     error: (record) => {
       if (this.#race === this.#next) this.stage.verdict.progress("The race did not end.");
@@ -244,18 +246,29 @@ class View {
     },
   };
 
+  // Whether a further run of the same race is being measured.
+  get #isFurther() {
+    return this.#race.runs.length > 1;
+  }
+
   #reset() {
     this.root.classList.remove("empty", "stale");
     showRace(null);
     this.stage.begin(this.#race);
-    if (state.running && this.#race.runs.length === 1) this.stage.bringIntoView();
+    if (state.running) this.stage.bringIntoView();
   }
 
   #progress() {
     if (!this.#race?.lane || this.#race !== this.#next || this.#race.verdict || this.#halting || !state.running) return;
     const { runs } = this.#race.begin;
-    const made = this.#race.runs.length; // more than planned if the first ones were not clear
-    const run = runs > 1 || made > 1 ? `Run ${made}${runs > 1 ? ` of ${runs}` : ""} \u00b7 ` : "";
+    const made = this.#race.runs.length;
+    let run = runs > 1 ? `Run ${made} of ${runs} \u00b7 ` : "";
+    // More than planned: a short race repeats itself, and more often if something is doubtful about it.
+    if (made > runs)
+      run =
+        made <= LEAST_RUNS
+          ? `Measuring again, run ${made} of ${LEAST_RUNS} \u00b7 `
+          : `The runs were disturbed or differ; measuring again, run ${made} of up to ${MOST_RUNS} \u00b7 `;
     const { lane } = this.#race;
     const asked = lane.open ? ` of ${this.#race.asked}` : ""; // a lane that has ended may have written fewer tokens
     this.stage.verdict.progress(`${run}${labelOf(lane.key)}: ${lane.tokens}${asked} tokens`, this.#race);

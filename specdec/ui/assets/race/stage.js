@@ -98,7 +98,8 @@ export class Stage {
     this.chart.flush();
     this.strip.grow();
     const { lane } = this.race;
-    if (lane?.open && state.running) this.texts.say(lane.key, `${lane.tokens} of ${this.race.asked} tokens`);
+    if (lane?.open && state.running && this.race.runs.length === 1)
+      this.texts.say(lane.key, `${lane.tokens} of ${this.race.asked} tokens`);
   }
 
   endLane(record) {
