@@ -1,13 +1,23 @@
 // Follows the address when the page opens and when it changes. After a reload, it restores what was shown.
-import { inAddress, settingsInFragment, tabInAddress, visited, withoutRun } from "./lib/address.js";
+import {
+  addRecording,
+  inAddress,
+  settingsInFragment,
+  tabInAddress,
+  visited,
+  withoutRecording,
+  withoutRun,
+} from "./lib/address.js";
 import { button, el } from "./lib/dom.js";
+import { state } from "./lib/state.js";
 import { keptRace } from "./share/session_state.js";
 import { runInAddress } from "./share/link.js";
 import { openTab, restoreForm } from "./lib/server.js";
 import { onRace } from "./race/current_race.js";
 import { onTab } from "./lib/tabs.js";
 
-// `view` shows a race: open(records, origin, text). Its running() says whether one runs here.
+// `view` shows a race: open(records, origin, text). Its running() says whether one runs here. uncover() shows the race
+// again that was shown at cover(), before a recording was opened.
 export async function follow(view) {
   const [say, sayTab] = [notice(), notice()];
   let linked = null; // the run of the address that is or was shown
@@ -33,16 +43,38 @@ export async function follow(view) {
     }
   };
 
-  let [run, settings] = [inAddress("run"), settingsNow()];
+  // Opens the recording that the address names, if this page has one of that name.
+  const openRecording = async () => {
+    const name = inAddress("recording");
+    if (!name || !Object.hasOwn(state.recordings, name)) return;
+    const answer = await fetch(new URL(state.recordings[name], document.baseURI));
+    if (name !== inAddress("recording")) return; // another one was asked for meanwhile
+    if (!view.running()) view.cover();
+    state.open(await answer.text(), "gallery");
+  };
+  state.recording = (name) => {
+    addRecording(name);
+    [run, recording, settings] = [inAddress("run"), name, settingsNow()];
+    return openRecording();
+  };
+
+  let [run, recording, settings] = [inAddress("run"), inAddress("recording"), settingsNow()];
   window.addEventListener("hashchange", () => {
     // An older entry of the history may name the run that was replaced. Back must not lose the visitor's own.
     if (visited() && replaced && inAddress("run") === replaced) withoutRun();
-    const before = [run, settings];
-    [run, settings] = [inAddress("run"), settingsNow()];
+    const before = [run, settings, recording];
+    [run, settings, recording] = [inAddress("run"), settingsNow(), inAddress("recording")];
     openTab();
     sayTab(noSuchTab());
     if (run !== before[0]) openRun();
     if (settings !== before[1]) restoreForm();
+    if (recording && recording !== before[2]) openRecording();
+    else if (!recording && !run) view.uncover();
+  });
+  // A race of the visitor's own replaces a recording too.
+  onRace((race) => {
+    if (["run", "file"].includes(race?.begin.origin) && inAddress("recording")) withoutRecording();
+    recording = inAddress("recording");
   });
   // A visitor's own race replaces the linked one, so the address no longer names it.
   onRace((race) => {
@@ -53,7 +85,8 @@ export async function follow(view) {
   visited(); // the entry with which the page was opened
   onTab(() => sayTab(noSuchTab()));
   sayTab(noSuchTab());
-  await openRun(keptRace());
+  await openRun(inAddress("recording") ? null : keptRace());
+  await openRecording();
 }
 
 // Shows a message above everything, without removing anything; an empty text removes it.

@@ -9,6 +9,7 @@ import { defineOrigins, measuredHere } from "./lib/origins.js";
 import { Race, readRecording } from "./race/race.js";
 import { askForPair } from "./lib/server.js";
 import { answerSaves } from "./lib/save_as.js";
+import { settingsGiven } from "./share/session_state.js";
 import { Share } from "./share/share.js";
 import { showRace } from "./race/current_race.js";
 import { Stage } from "./race/stage.js";
@@ -27,7 +28,9 @@ export const ready = new Promise((resolve) => {
   mounted = () => resolve(undefined);
 });
 
-export async function mount(element, props, watch, lanes, definitions, again) {
+// `recordings`: name -> address of the recorded races that the server has.
+export async function mount(element, props, watch, lanes, definitions, again, recordings = {}) {
+  state.recordings = recordings;
   defineLanes(lanes);
   defineFigures(definitions);
   defineOrigins(definitions.origins);
@@ -50,6 +53,9 @@ class View {
   #ignored = false; // a greeting that came when another race was shown
   #waiting = null; // a greeting that is shown when the replay of the recording has ended
   #halting = false;
+  #asked = settingsGiven(); // whether the form has settings already
+  #text = () => ""; // the lines of the shown race
+  #behind = null; // the race that a recording of the gallery covers: its origin, name and lines
   #edited = false; // whether the form was open when Run was pressed
   #pressed = 0;
   #ended = 0;
@@ -82,6 +88,8 @@ class View {
   #answer() {
     Object.assign(state, {
       begin: () => {
+        this.#asked = true;
+        this.#behind = null;
         this.#pressed += 1;
         this.#started = false;
         this.#setRunning(true);
@@ -160,7 +168,7 @@ class View {
     const greeted = state.origin !== "";
     this.#feed(records);
     if (!this.#race?.verdict || this.#race !== this.#next || !records.length || this.#ignored) return;
-    this.share.offer(this.#race, () => text);
+    this.#offer(() => text);
     if (!greeted && GREETING.includes(state.origin)) this.stage.play();
   }
 
@@ -171,7 +179,29 @@ class View {
   }
 
   openLink() {
-    return follow({ open: (...race) => this.#open(...race), running: () => state.running });
+    return follow({
+      open: (...race) => this.#open(...race),
+      running: () => state.running,
+      cover: () => (this.#behind ??= this.#race?.verdict && [this.#race.begin, this.#text]),
+      uncover: () => this.#uncover(),
+    });
+  }
+
+  // What the opened recording covers is shown again.
+  #uncover() {
+    if (!this.#behind || state.running || state.origin !== "gallery") return;
+    const [{ origin, name }, text] = this.#behind;
+    this.#behind = null;
+    const records = readRecording(text());
+    Object.assign(records[0], { name, kept: true });
+    state.origin = ""; // a greeting comes back too
+    this.#open(records, origin, text);
+    this.form.fill(this.#race); // the recording had set it
+  }
+
+  #offer(text) {
+    this.#text = text;
+    this.share.offer(this.#race, text);
   }
 
   #openFile(name, text, size) {
@@ -191,7 +221,7 @@ class View {
   #open(records, origin, text) {
     this.stage.replay.hide();
     this.#feed(records.map((record) => (record.event === "begin" ? { ...record, origin } : record)));
-    this.share.offer(this.#race, text);
+    this.#offer(text);
     if (!this.#race.begin.kept) this.stage.play();
   }
 
@@ -299,6 +329,10 @@ class View {
     this.stage.finish();
     showRace(race);
     state.verdicts = GREETING.includes(state.origin) ? Math.max(1, state.verdicts) : state.verdicts + 1;
+    // Run race begins with what is shown, unless the address or this visitor's fields say something else.
+    const greeted = GREETING.includes(state.origin) && !this.#asked;
+    if (greeted || (["gallery", "file"].includes(state.origin) && !kept)) this.form.fill(race);
+    this.#asked = true;
     const { figures, stopped } = race.verdict;
     if (state.origin === "run" && figures && !stopped && !kept) this.stage.play();
   }

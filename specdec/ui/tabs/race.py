@@ -29,7 +29,7 @@ from specdec.ui.tabs.race_form import RaceForm, cause_of
 
 _MOUNT = """
 import(%s).then((live) =>
-  live.mount(element, props, watch, %s, %s, () => trigger("again")));
+  live.mount(element, props, watch, %s, %s, () => trigger("again"), %s));
 """
 _READY = "await (await import(%s)).ready;"  # waits until the scripts have their tables
 _BEGIN = f"async (...values) => {{ {_READY} window.specdec.begin(); return values; }}"
@@ -39,10 +39,7 @@ _EXAMPLE = (
     f"async () => {{ {_READY} setTimeout(() => {{ window.specdec.asked(); "
     "if (!window.specdec.running) document.querySelector('#sd-run').click(); }, 50); }"
 )
-_OPEN = (  # a recorded race
-    f"async () => {{ {_READY} const answer = await fetch(new URL(%%s, document.baseURI)); "
-    "window.specdec.open(await answer.text(), 'gallery'); }"
-)
+_OPEN = f"async () => {{ {_READY} window.specdec.recording(%%s); }}"  # a recorded race
 _ASKED = f"async () => {{ {_READY} setTimeout(() => window.specdec.asked(), 50); }}"  # the fields have new values
 
 
@@ -76,7 +73,7 @@ class RaceTab:
             gr.HTML('<span class="sd-try">Recorded</span>', apply_default_css=False, elem_id="sd-try-recorded")
             for path, name in RECORDED.items():
                 chip = gr.Button(name, size="sm", min_width=0, elem_classes="sd-chip")
-                chip.click(None, js=self._opened % json.dumps(f"{ROUTE}/recordings/{path}.jsonl"), **INTERNAL)
+                chip.click(None, js=self._opened % json.dumps(path), **INTERNAL)
         with gr.Row(elem_id="sd-ask"):
             with gr.Column(scale=7, min_width=320):
                 self.prompt = ask.prompt_field(examples[0].prompt)
@@ -91,7 +88,13 @@ class RaceTab:
         self.live = gr.HTML(
             "",
             html_template="",
-            js_on_load=_MOUNT % (script, lane_list(), definitions()),
+            js_on_load=_MOUNT
+            % (
+                script,
+                lane_list(),
+                definitions(),
+                json.dumps({name: f"{ROUTE}/recordings/{name}.jsonl" for name in RECORDED}),
+            ),
             apply_default_css=False,
             elem_id="sd-live",
             elem_classes="sd-live",

@@ -2,7 +2,7 @@
 export const LONGEST = 4096; // characters of a link to a result; longer results are offered as a file
 // The tabs that open results of the address.
 const TAB_OF = { sweep: "best-gamma", bench: "benchmark", lossless: "lossless" };
-const NO_SETTINGS = ["run", "tab", ...Object.keys(TAB_OF)];
+const NO_SETTINGS = ["run", "recording", "tab", ...Object.keys(TAB_OF)];
 
 // A part of the address, or null: "run", "tab", or a name of results.
 export const inAddress = (name) => fragment().get(name);
@@ -13,6 +13,18 @@ export function settingsInFragment() {
 
 export function withoutRun() {
   write((parts) => parts.delete("run"));
+}
+
+// Names a recording of the gallery in the address, with a new entry in the history.
+export function addRecording(name) {
+  write((parts) => {
+    parts.delete("run");
+    parts.set("recording", name);
+  }, "pushState");
+}
+
+export function withoutRecording() {
+  write((parts) => parts.delete("recording"));
 }
 
 // The name of the results in the address, and the packed results; null if there are none.

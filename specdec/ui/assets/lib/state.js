@@ -22,6 +22,8 @@ export const state = (window.specdec ??= {
   codes() {},
   shown() {},
   open() {},
+  recordings: {}, // name -> address of those that this page's server has
+  recording() {},
   asked() {},
   go() {},
   rest() {},

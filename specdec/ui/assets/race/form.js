@@ -59,6 +59,20 @@ export class FormLine {
     return now.some((value, at) => value !== then[at]) || (typeof chosen !== "number" && chosen !== gamma);
   }
 
+  // Sets the fields of the line to the settings of a race, so that Run race runs what is shown.
+  fill({ begin, lanes }) {
+    const { params, gamma } = lanes.get("speculative")?.started ?? {};
+    if (!params) return;
+    const fixed = typeof gamma === "number";
+    type("#sd-prompt textarea", begin.settings.prompt ?? "");
+    type("#sd-tokens input", String(params.max_new_tokens));
+    type("#sd-temperature input", String(params.temperature));
+    choose(fixed ? "fixed" : gamma === "auto" ? "auto" : "confidence");
+    if (fixed) type("#sd-gamma input", String(gamma));
+    else if (gamma !== "auto") type("#sd-confidence input", gamma.replace(/^\D*/, ""));
+    this.read();
+  }
+
   // While a race runs, there is no run to compute another length from.
   hold(running) {
     this.held = running;
@@ -87,6 +101,12 @@ function gammaChosen() {
   if (choice === "confidence") return `stop below confidence ${valueOf("#sd-confidence input")}`;
   const text = valueOf("#sd-gamma input");
   return /^(\d|1[0-6])$/.test(text) ? Number(text) : "";
+}
+
+// Chooses how the draft length is chosen.
+function choose(value) {
+  const field = /** @type {any} */ (document.querySelector(`#sd-choice input[value="${value}"]`));
+  if (!field?.checked) field?.click();
 }
 
 // Writes into a field of the form as a person does.

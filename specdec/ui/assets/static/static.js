@@ -71,28 +71,17 @@ function fields() {
     input.tabIndex = -1;
     return place("div", id, "", [input]);
   };
-  const ids = ["sd-tokens", "sd-temperature", "sd-gamma", "sd-confidence", "sd-choice"];
-  const node = place("div", "sd-ask", "", [field("sd-prompt", "textarea"), ...ids.map((id) => field(id))]);
-  Object.assign(node.querySelector("#sd-choice input"), { type: "radio", checked: true });
+  const ids = ["sd-tokens", "sd-temperature", "sd-gamma", "sd-confidence"];
+  const choices = ["fixed", "auto", "confidence"].map((value) =>
+    Object.assign(el("input"), { type: "radio", name: "choice", value, tabIndex: -1 }),
+  );
+  const node = place("div", "sd-ask", "", [
+    field("sd-prompt", "textarea"),
+    ...ids.map((id) => field(id)),
+    place("div", "sd-choice", "", choices),
+  ]);
   node.hidden = true;
   return node;
-}
-
-function fill({ begin, lanes }) {
-  const { params, gamma } = lanes.get("speculative")?.started ?? {};
-  if (!params) return;
-  const fixed = typeof gamma === "number";
-  const values = {
-    "#sd-prompt textarea": begin.settings.prompt ?? "",
-    "#sd-tokens input": params.max_new_tokens,
-    "#sd-temperature input": params.temperature,
-    "#sd-gamma input": fixed ? gamma : "",
-    "#sd-confidence input": fixed || gamma === "auto" ? "" : gamma.replace(/^\D*/, ""),
-    "#sd-choice input": fixed ? "fixed" : gamma === "auto" ? "auto" : "confidence",
-  };
-  for (const [selector, value] of Object.entries(values))
-    /** @type {any} */ (document.querySelector(/** @type {any} */ (selector))).value = String(value);
-  state.asked();
 }
 
 function tabOf(key, name, panel) {
@@ -141,7 +130,6 @@ async function start() {
     });
   standAlone(menu, openTab);
   openTab();
-  onRace((race) => race && fill(race));
   await mount(
     document.getElementById("sd-live"),
     {},
