@@ -28,8 +28,8 @@ COLUMNS = (
 )  # fmt: skip
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
 MEDIANS = (
-    "For each lane, the figures of its own run with the median speed-up over plain generate (lowest\u2013highest of "
-    "all its runs), after the first token"
+    "Each row shows its median run by the speed-up over plain generate, after the first token; lowest to highest of "
+    "all its runs in brackets"
 )
 CLOSED_FORM_COLUMNS = ("\u03b3", "acceptance", "c", "v", "predicted", "measured", "measured / predicted")
 LIMIT_COLUMNS = ("Lane", "\u03b3", "least ms per token (computed)", "ms per token (measured)", "share of the limit")

@@ -14,7 +14,7 @@ from specdec.events import MAX_GAMMA
 from specdec.lanes.table import LOOP, LaneConfig
 from specdec.measure.plan import Trial
 from specdec.measure.summary import Summary, best_lengths, find, summarise
-from specdec.report.judge import judge
+from specdec.report.judge import LOSING, NOISE, judge
 
 STEPS = 60  # parts of the line
 FREE = dict.fromkeys(range(1, MAX_GAMMA + 1), 1.0)  # the v of the papers: checking more tokens takes no longer
@@ -25,6 +25,7 @@ class Point:
     """A lane on some prompts: measured cost coefficient, acceptance rate, and gain over our loop without a draft.
 
     ``one_pass``: a draft takes one pass, whatever its length.
+    ``loses``: speculation is clearly slower than that loop. A tie is not.
     """
 
     label: str
@@ -33,6 +34,7 @@ class Point:
     alpha: float
     speculation: float
     one_pass: bool = False
+    loses: bool = False
 
 
 def point(label: str, summary: Summary, one_pass: bool) -> Point | None:
@@ -44,7 +46,8 @@ def point(label: str, summary: Summary, one_pass: bool) -> Point | None:
     found = judge(summary.sides, summary.gamma, one_pass=one_pass)
     if found.c is None or found.alpha is None or found.speculation is None:
         return None
-    return Point(label, summary.lane_config, found.c, found.alpha, found.speculation, one_pass)
+    loses = found.kind in LOSING or (found.kind in NOISE and found.lost)
+    return Point(label, summary.lane_config, found.c, found.alpha, found.speculation, one_pass, loses)
 
 
 def points(trials: Sequence[Trial], one_pass: bool) -> list[Point]:

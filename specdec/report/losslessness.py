@@ -22,7 +22,7 @@ HEADLINES = {
     "untested": "The draft made no guesses for this prompt, so nothing was tested.",
     "undecided": "Undecided: the test misses even the lossy version, so it is too weak.",
 }
-SEEN = "A bias of {detectable} or more (total variation) would have been found in 9 of 10 such tests."
+SEEN = "This test finds differences of {detectable} or more (total variation), 9 times in 10."
 FOUND = (
     "{lane} {passes}: its sample and that of plain generate are {found} apart (total variation). Chance alone: {mean} "
     "on average, and at most {bound} in 999 of 1,000 tests. "
@@ -34,7 +34,7 @@ STEPS = {
     "found none": "Step by step, no difference was found in {tokens} tokens{sees}. This relies on the probabilities "
     "that the lane records, which were checked against the target's logits; the samples rely on no record.",
 }
-SEES = "; a bias of {detectable} per token or more would have been found in 9 of 10 such tests"
+SEES = "; this test finds a bias of {detectable} per token or more, 9 times in 10"
 # Kind of a check: what it looks at, and what is wrong if it differs.
 CHECKS = {
     "target": (

@@ -121,6 +121,7 @@ def race_verdict(
     shown = next(at for at, side in sides.items() if side is middle)
     plain, speculative = (list(runs[shown][lane]) for lane in (BASELINE.key, SPECULATIVE))
     base, lane = sides[shown].plain, sides[shown].lane
+    notes += _timing_only(start)
     notes += [*sentences.notes(found), _text_note(plain, speculative, bool(stopped), text_of or str)]
     notes += _repetition(speculative, lane) + _lengths(speculative) + _engines(plain, speculative)
     started = started_of(speculative)
@@ -289,6 +290,15 @@ def _letters_note(plain: str, speculative: str) -> Note:
     at = len(os.path.commonprefix([plain, speculative]))
     ends = [text[at : at + LETTERS] or sentences.END for text in (plain, speculative)]
     return Note("texts", sentences.TEXTS_DIFFER_LETTERS.format(at=at + 1, plain=ends[0], speculative=ends[1]))
+
+
+def _timing_only(start: Started) -> list[Note]:
+    """What a pair of random weights shows, and what it does not."""
+    draft = start.pair["draft"]
+    agreement = draft.get("agreement") if draft else None
+    if agreement is None:
+        return []
+    return [Note("synthetic", sentences.TIMING_ONLY.format(agreement=numbers.percent(agreement)))]
 
 
 def _repetition(speculative: Sequence[Event], lane: Metrics) -> list[Note]:

@@ -219,6 +219,10 @@ COMPUTED_ESTIMATED = "Some guesses of this length were never made in this run; t
 
 # The label of a pair of shapes, wherever it is shown.
 SYNTHETIC = "synthetic: random weights, agreement set to {agreement:g}"
+TIMING_ONLY = (
+    "Timing only: random weights write no readable text. The draft is set to agree with the target at {agreement} of "
+    "the places."
+)
 LEFT_OUT = "Not measured: {lane}. {reason}"
 
 # The limit of a machine, after a benchmark or a sweep.
@@ -236,8 +240,8 @@ WHY_UNSPLIT = (
     "{rest}. To learn both shares, run our loop without a draft (\u03b3 0) too."
 )
 WHY_TERMS = (
-    "At \u03b3 {gamma} each round yields {tokens} tokens. {Drafting} takes {c} times as long as a target pass over one "
-    "token, and checking a round takes {v} times as long. {alpha} of tested guesses are kept{needs}."
+    "At \u03b3 {gamma} each round yields {tokens} tokens. {Drafting} costs {c_share} of a target pass over one token, and "
+    "checking a round takes {v} times as long as one. {alpha} of tested guesses are kept{needs}."
 )
 _NOT_ENOUGH = "even 100\u00a0% would not be enough " + _AS_FAST
 WHY_NEEDS = {True: "; {needed} are needed " + _AS_FAST, False: "; " + _NOT_ENOUGH, None: ""}
@@ -340,7 +344,8 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "gain": number(found.gain, 2), "low": low, "high": high,
         "engine": number(found.engine, 2), "speculation": number(found.speculation, 2),
         "predicted": number(found.predicted, 2), "alpha": alpha, "needed": needed,
-        "c": number(found.c, 2), "v": number(found.v, 2), "tokens": number(found.tokens), "cost": number(found.cost),
+        "c": number(found.c, 2), "c_share": percent(found.c), "v": number(found.v, 2),
+        "tokens": number(found.tokens), "cost": number(found.cost),
         "round_cost": number(found.round_cost), "drafting": number(drafting), "rest": number(rest),
         "overhead": percent(found.overhead), "gamma": str(found.gamma),
         "most": str(found.gamma + 1) if isinstance(found.gamma, int) else "\u2013",

@@ -81,7 +81,8 @@ _TEMPLATES = """
 {% macro header(pair, change) %}
 <header class="sd-head"><div><h1>specdec</h1><p class="sd-pair">
 <button type="button" class="sd-word" data-word="pair">Pair</button> <span>{{ pair }}</span>
-<button type="button" class="sd-changePair">{{ change }}</button></p></div>
+<button type="button" class="sd-changePair" aria-controls="sd-change" aria-expanded="false">
+{{- change }}</button></p></div>
 <p class="sd-lede">A small model guesses, a large one checks all guesses at once. Same result, fewer waits.</p></header>
 {% endmacro %}
 

@@ -90,7 +90,7 @@ NAMED = {
         rf"as long as {N} tokens of plain generate but", rf"^cost of a round.*: {N}",
     ),
     "c": (
-        rf"Drafting a guess takes {N}", rf"A guess takes as long as {N} target", rf"^cost coefficient.*: {N}",
+        rf"A guess takes as long as {N} target", rf"^cost coefficient.*: {N}",
         rf"^c: {N}",
     ),
     "guess cost": (rf"A guess takes as long as {N} tokens of plain", rf"^cost of a guess.*: {N}"),

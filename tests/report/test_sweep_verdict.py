@@ -94,7 +94,7 @@ def test_the_paragraph_names_the_figures_and_the_engine() -> None:
     text = why_paragraph(found)
     for said in (
         "yields 3.3 tokens",
-        "a guess takes 0.22",
+        "guess costs 22\u00a0% of a target pass",
         "a round takes 1.33",
         "78\u00a0% of",
         "1.59x",

@@ -149,7 +149,14 @@ class View {
       if (!state.running) document.querySelector("#sd-run").click();
     });
     document.addEventListener("click", (event) => {
-      if (event.target.closest?.(".sd-changePair")) document.body.classList.toggle("sd-changing");
+      if (event.target.closest?.(".sd-changePair")) changing(!document.body.classList.contains("sd-changing"));
+      else if (event.target.closest?.("#sd-change-close")) changing(false);
+    });
+    document.addEventListener("keydown", ({ key, target }) => {
+      if (key !== "Escape" || !document.body.classList.contains("sd-changing")) return;
+      const part = /** @type {Element} */ (target);
+      // Escape closes an open list of the panel first.
+      if (part.closest("#sd-change, #sd-header") && !part.matches("#sd-change [aria-expanded=true]")) changing(false);
     });
   }
 
@@ -352,4 +359,12 @@ class View {
     this.#wanted = { settings: this.#race.begin.settings, repeat };
     this.again();
   }
+}
+
+// Opens or closes the panel of pairs. When it closes, the keyboard goes back to the button that opens it.
+function changing(open) {
+  document.body.classList.toggle("sd-changing", open);
+  const opener = document.querySelector(".sd-changePair");
+  opener?.setAttribute("aria-expanded", String(open));
+  if (!open) opener?.focus({ preventScroll: true });
 }

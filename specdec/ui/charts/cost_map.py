@@ -27,10 +27,10 @@ def map_figure(points: Sequence[Point], growth: Mapping[int, float]) -> go.Figur
 
     There is a line for v = 1, and one for the measured v of each draft length, ``growth``, if one is larger than 1 and
     a length pays at some acceptance.
-    Points of block drafters among others have a line of their own. At a hollow point speculation was measured as slower
-    than our loop without a draft.
+    Points of block drafters among others have a line of their own. At a hollow point speculation was clearly slower than our
+    loop without a draft.
     """
-    most = max(0.5, *(1.3 * point.c for point in points)) if points else 0.5
+    most = max(0.1, *(1.6 * point.c for point in points)) if points else 0.5
     figure = go.Figure()
     kinds = sorted({point.one_pass for point in points}) or [False]
     line, papers = (break_even(v, most, kinds[0]) for v in (growth, FREE))
@@ -78,7 +78,7 @@ def _add_points(figure: go.Figure, points: Sequence[Point], most: float) -> None
             showlegend=False, cliponaxis=False,
             marker={
                 "size": 11, "color": colour, "line": {"width": 1.5, "color": colour},
-                "symbol": [sign if point.speculation >= 1 else f"{sign}-open" for point in found],
+                "symbol": [f"{sign}-open" if point.loses else sign for point in found],
             },
             text=[
                 f"{shown(point.label)}<br>{config.label}<br>c {point.c:.2f}, \u03b1 {100 * point.alpha:.0f} %, "

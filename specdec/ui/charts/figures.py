@@ -17,6 +17,7 @@ from specdec.measure.plan import Trial
 from specdec.measure.summary import find, summarise
 from specdec.report.judge import Judgement
 from specdec.report.losslessness import sample_name
+from specdec.report.numbers import factor
 from specdec.report.sweep import SweepRow
 from specdec.ui.charts.labels import apart, shown
 
@@ -176,7 +177,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
         ends = {min(found, key=_gain): "left", max(found, key=_gain): "right"} if len(found) > 1 else {}
         figure.add_scatter(
             x=[gain for _, gain in found], y=[place + 0.26] * len(found), mode="markers+text", showlegend=False,
-            marker={"color": colour, "size": 6, "opacity": 0.55, "symbol": "circle"},
+            marker={"color": colour, "size": 6, "symbol": "circle"},
             text=[f"\u00a0{shown(category)}\u00a0" if (category, gain) in ends else "" for category, gain in found],
             textposition=[f"middle {ends.get(one, 'right')}" for one in found], cliponaxis=False,
             textfont={"size": TEXT}, customdata=[f"{shown(category)}: {gain:.2f}x" for category, gain in found],
@@ -190,7 +191,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
             hovertemplate=f"{config.label}: {middle:.2f}x ({min(gains):.2f}\u2013{max(gains):.2f})<extra></extra>",
         )  # fmt: skip
         figure.add_scatter(
-            x=[max(gains)], y=[place], mode="text", text=[f"{NEAR}<b>{middle:.2f}x</b>"],
+            x=[max(gains)], y=[place], mode="text", text=[f"{NEAR}<b>{factor(middle)}x</b>"],  # as in the headline
             textposition="middle right", hoverinfo="skip", showlegend=False, cliponaxis=False,
         )  # fmt: skip
         widest = max(widest, *gains, *(gain for _, gain in found))
@@ -238,13 +239,14 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
             marker=look | {"line": {"color": colour, "width": 1.5}},
         )  # fmt: skip
     figure.add_scatter(
-        x=[None], y=[None], mode="markers", name="chance: the second bar ends here in 19 of 20 groups",
-        marker={"symbol": "square", "size": 13, "color": FAINT},
+        x=[None], y=[None], mode="markers", name="chance: 19 of 20 blue bars end here",
+        marker={"symbol": "square", "size": 13, "color": FAINT, "line": {"color": GREY, "width": 1.5}},
     )  # fmt: skip
+    edge = {"color": GREY, "width": 1}  # the fill alone is too faint to be seen by everybody
     for place, common in enumerate(found):
         low, high = chance_band(common.plain, common.lossless, draws)
         across = {"yref": "y", "y0": place - 0.375, "y1": place + 0.125}  # over the first two bars of three
-        figure.add_shape(type="rect", x0=low, x1=high, **across, line_width=0, fillcolor=FAINT, layer="below")
+        figure.add_shape(type="rect", x0=low, x1=high, **across, fillcolor=FAINT, layer="below", line=edge)
     figure.update_xaxes(title_text=f"Times drawn, of {draws:,} continuations", rangemode="tozero")
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=[name + NEAR for name in names], autorange="reversed"

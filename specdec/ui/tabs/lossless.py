@@ -35,6 +35,7 @@ from specdec.report.losslessness import (
     samples_table,
     steps_table,
 )
+from specdec.report.numbers import duration
 from specdec.report.provenance import HERE, Origin, provenance_line
 from specdec.ui import html
 from specdec.ui.charts.drawn import drawn, figure_place
@@ -56,8 +57,8 @@ METHOD = (
 )
 DRAWS, DRAWS_PUBLIC = 500, 200  # of each sample, unless somebody chooses another number
 LOOK_AT = (
-    "Each group of bars is one way in which \u201c{prompt}\u201d goes on. If nothing is lost, chance puts the second "
-    "bar's end into the grey band in about 19 of 20 groups. The third bar, of the lossy version, often ends outside."
+    "Each group of bars is one way in which \u201c{prompt}\u201d goes on. If nothing is lost, the blue bar ends in "
+    "the grey band in 19 of 20 groups. The hatched bar, of the lossy version, often ends outside."
 )
 
 
@@ -126,7 +127,7 @@ class LosslessTab:
                 elif (now := time.monotonic()) - shown > 0.25 or step.common:
                     shown = now
                     context.counts["drawn"] = step.done if step.unit == "continuations" else 0
-                    values: dict[Any, Any] = {status: _progress(step)}
+                    values: dict[Any, Any] = {status: _progress(step, context.seconds)}
                     if step.common and now - charted > CHART_EVERY:
                         charted = now
                         values[self._plot] = self._chart(step.common, step.draws, lane)
@@ -155,6 +156,13 @@ def _size(draws: float | None) -> tuple[str, int, int]:
     return f"{PARTS} \u00d7 {count:,} continuations of {TOKENS} tokens", PARTS * count, TOKENS
 
 
-def _progress(step: Progress) -> str:
-    ending = " The conclusion comes at the end." if step.unit == "continuations" else ""
-    return html.status(f"{step.done:,} of {step.total:,} {step.unit} drawn.{ending}", step.done / step.total)
+# The part of the bar for the texts that are tested step by step, and that for the samples.
+_SHARES = {"tokens": (0.0, 1 - SAMPLES / PARTS), "continuations": (1 - SAMPLES / PARTS, SAMPLES / PARTS)}
+
+
+def _progress(step: Progress, seconds: float) -> str:
+    """The progress of the whole test, whose first ``seconds`` are over."""
+    before, share = _SHARES[step.unit]
+    done = before + share * step.done / step.total
+    left = f" About {duration(seconds / done - seconds)} left." if done > 0.05 else ""
+    return html.status(f"{step.done:,} of {step.total:,} {step.unit} drawn.{left}", done)

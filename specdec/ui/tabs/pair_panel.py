@@ -70,6 +70,7 @@ class PairPanel:
         with gr.Row():
             self.look = gr.Button("Check", elem_id="sd-check")
             self.load = gr.Button("Load", elem_id="sd-load")
+            gr.Button("Close", elem_id="sd-change-close")
         self.report = message_place("sd-report", _preset_line(PRESETS[0].name))
         self.preset.change(
             lambda preset, method: (

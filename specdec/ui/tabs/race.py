@@ -47,7 +47,7 @@ _ASKED = f"async () => {{ {_READY} setTimeout(() => window.specdec.asked(), 50);
 RECORDED = {
     "smollm2-letter": "A chat model corrects a letter",
     "h200-embedded": "On an H200",
-    "h200-synthetic-7b": "A 7B shape on an H200",
+    "h200-synthetic-7b": "Timing of a 7B pair on an H200",
 }
 
 

@@ -193,7 +193,7 @@ SPECULATIVE = LaneConfig("speculative", 5)
 
 def test_the_map_shows_lines_region_and_points() -> None:
     """Points are hollow where speculation was slower. The dashed line is the papers', with v = 1."""
-    points = [Point("a", SPECULATIVE, 0.1, 0.8, 2.0), Point("<b>", SPECULATIVE, 0.12, 0.2, 0.8)]
+    points = [Point("a", SPECULATIVE, 0.1, 0.8, 2.0), Point("<b>", SPECULATIVE, 0.12, 0.2, 0.8, loses=True)]
     figure = map_figure(points, dict.fromkeys(FREE, 1.3))
     line, region, paper, dots, _ = figure.data
     assert region.fill == "tonexty" and paper.line.dash and tuple(dots.marker.symbol) == ("star", "star-open")

@@ -71,7 +71,7 @@ export function mount(element) {
 }
 
 const ledeOf = (race, { round, lane }) =>
-  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab. ${originOf(race.begin)}. Words and times below are from this round, unless they are called medians.`;
+  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab. ${originOf(race.begin)}. Words and times are this round's; medians are marked.`;
 
 function reason(name, words) {
   const mark = el("span", "sd-howOurs", "this race");

@@ -29,15 +29,16 @@ export function showTab(name) {
   openTab();
 }
 
-// Lets the arrow keys walk the tabs of a list.
+// Lets the arrow keys, Home and End walk the tabs of a list.
 export function walkTabs(list) {
   list.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     const tabs = [...list.querySelectorAll("[role=tab]")].filter((tab) => tab.offsetParent);
     const at = tabs.indexOf(event.target);
-    if (!step || at < 0) return;
+    const to = { Home: 0, End: tabs.length - 1 }[event.key] ?? (step && at + step + tabs.length);
+    if (to === undefined || at < 0) return;
     event.preventDefault();
-    const next = tabs[(at + step + tabs.length) % tabs.length];
+    const next = tabs[to % tabs.length];
     next.focus();
     next.click();
   });

@@ -1,28 +1,25 @@
 // Three short words on the first replay that a browser shows: what blue, a block of the strip, and the slower text mean.
+// They stand in the place of the legend, so that they cover nothing and nothing moves.
 import { el } from "../lib/dom.js";
 
 const KEPT = "specdec-guided"; // in the browser's storage, once a replay was guided
-const GAP = 10; // pixels between a word and what it is about
 const WORDS = [
-  [
-    ".sd-box.speculative .sd-boxBody",
-    "Blue: guesses that the target kept. Orange: its own token where a guess was wrong.",
-  ],
-  [".sd-stripRow.speculative", "Each dark block is one pass of the target. It checks all guesses of a round at once."],
-  [".sd-box.generate .sd-boxBody", "Plain generate writes the same text with one pass a token, so it is still busy."],
+  "Blue: guesses that the target kept. Orange: its own token where a guess was wrong.",
+  "Each dark block is one pass of the target. It checks all guesses of a round at once.",
+  "Plain generate writes the same text with one pass a token, so it is still busy.",
 ];
 
 export class Guide {
   #open = false; // whether this replay is guided
   #shown = -1;
 
-  // `root` holds what the words are about.
-  constructor(root) {
-    this.root = root;
-    this.node = el("div", "sd-guide");
+  // `place` holds the legend.
+  constructor(place) {
+    this.place = place;
+    this.node = el("p", "sd-guide");
     this.node.setAttribute("aria-hidden", "true"); // the verdict and How it works say the same
     this.node.hidden = true;
-    root.append(this.node);
+    place.append(this.node);
   }
 
   // A replay plays from its start.
@@ -35,26 +32,18 @@ export class Guide {
     if (!this.#open || (part === null && this.#shown < 0)) return; // it is about to play
     const at = part === null ? WORDS.length : Math.floor(part * WORDS.length);
     if (at >= WORDS.length) return this.#end();
-    if (at !== this.#shown) this.#place(at);
-  }
-
-  #place(at) {
-    const [selector, words] = WORDS[at];
-    const anchor = this.root.querySelector(/** @type {any} */ (selector));
-    if (!anchor) return;
+    if (at === this.#shown) return;
     this.#shown = at;
-    this.node.textContent = words;
+    this.node.textContent = WORDS[at];
     this.node.hidden = false;
-    const [home, box] = [this.root.getBoundingClientRect(), anchor.getBoundingClientRect()];
-    const left = Math.min(box.left - home.left + GAP, home.width - this.node.offsetWidth);
-    this.node.style.left = `${Math.max(0, left)}px`;
-    this.node.style.top = `${box.bottom - home.top + GAP}px`;
+    this.place.classList.add("guided");
   }
 
   #end() {
     this.#open = false;
     this.#shown = -1;
     this.node.hidden = true;
+    this.place.classList.remove("guided");
     try {
       localStorage.setItem(KEPT, "1");
     } catch {

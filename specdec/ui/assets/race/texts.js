@@ -29,10 +29,8 @@ export class Texts {
     misses.type = "checkbox";
     misses.id = "sd-misses";
     const toggle = el("label", "sd-toggle", "", [misses, el("span", "", "Show guesses not kept")]);
-    this.node = el("section", "sd-texts", "", [
-      this.boxes,
-      el("div", "sd-under", "", [el("div", "sd-explained", "", [this.legend, this.point]), toggle]),
-    ]);
+    this.explained = el("div", "sd-explained", "", [this.legend, this.point]);
+    this.node = el("section", "sd-texts", "", [this.boxes, el("div", "sd-under", "", [this.explained, toggle])]);
     this.node.setAttribute("aria-label", "Texts");
     this.others = el("div");
     misses.addEventListener("change", () => {

@@ -26,7 +26,9 @@ export function cardOf(race, address) {
     factor: factorOf(verdict),
     faster: verdict.faster && !verdict.about,
     sentence: [verdict.warning, verdict.sentence].filter(Boolean).join(" ").slice(0, 400),
-    doubt: verdict.about ? firstSentence(verdict.notes[0]?.text ?? "")[0] : "",
+    doubt: verdict.about
+      ? firstSentence(verdict.notes.find(({ kind }) => verdict.doubts.includes(kind))?.text ?? "")[0]
+      : "",
     figures: verdict.figures.slice(0, 4).map((figure) => [figure.value, figureName(figure)]),
     lanes: Object.keys(LANES)
       .filter((key) => lanes.get(key)?.rounds.length > 1)

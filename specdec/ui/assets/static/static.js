@@ -98,13 +98,17 @@ function tabOf(key, name, panel) {
 
 // A recording before it is opened.
 function cardOf({ name, sentence, factor, about, pair, prompt, machine, at }) {
-  const figure = el("span", "sd-cardFactor", factor ?? "\u2013", about ? [el("small", "", " about")] : []);
+  const figure = el("span", `sd-cardFactor${about ? " about" : ""}`, "", [
+    ...(about ? [el("small", "", "about ")] : []),
+    factor ?? "\u2013",
+  ]);
   const node = el("a", "sd-recordingCard", "", [
     figure,
     el("strong", "", pair),
     el("span", "sd-cardPrompt", prompt),
     el("span", "sd-cardSentence", sentence),
     el("span", "sd-cardFrom", `${machine} \u00b7 ${dayOf(at)}`),
+    el("span", "sd-cardOpen", "Watch it \u203a"),
   ]);
   node.href = linkWith({ recording: name }).replace(/^[^#]*/, "");
   return node;
