@@ -16,7 +16,8 @@ def factor(value: float) -> str:
 
 
 def digits_of(factor: float) -> int:
-    return 0 if factor >= 10 else 2 if factor < 2 else 1
+    """Decimal places, by the factor as it is shown: 9.96 is "10", and 1.996 is "2.0"."""
+    return 0 if factor >= 9.95 else 2 if factor < 1.995 else 1
 
 
 def percent(share: float | None, digits: int = 0) -> str:

@@ -55,6 +55,7 @@ export class Stage {
 
   // A new run begins: its lanes have places and wait.
   begin(race) {
+    this.strip.node.style.minHeight = "";
     this.replay.hide();
     this.race = race;
     const { lanes } = race.begin;
@@ -204,6 +205,9 @@ export class Stage {
     const lane = own ? recorded : laneAt(race, recorded, gamma);
     if (this.replay.playing) this.replay.skip();
     this.card.dock();
+    // A strip of fewer guesses is lower; what is below stays in its place while somebody drags.
+    const strip = this.strip.node;
+    strip.style.minHeight = own ? "" : strip.style.minHeight || `${strip.offsetHeight}px`;
     this.show(lane);
     this.texts.computed("speculative", !own);
     if (own) return this.#showResult();

@@ -110,7 +110,7 @@ export class Strip {
       if (!lane) continue;
       cover.hidden = seconds === null;
       end.hidden = lane.open || (seconds !== null && seconds < lane.duration);
-      if (seconds !== null) cover.style.left = `${this.#x(Math.min(seconds, lane.duration))}px`;
+      if (seconds !== null) cover.style.clipPath = `inset(0 0 0 ${this.#x(Math.min(seconds, lane.duration))}px)`;
     }
   }
 

@@ -48,6 +48,7 @@ export class VerdictPanel {
 
   // Nothing is known yet: the progress of each lane is in the place of the figures.
   reset(race) {
+    this.node.style.minHeight = "";
     this.factor.hidden = this.warning.hidden = this.caption.hidden = this.changed.hidden = true;
     this.from.replaceChildren(
       el(
@@ -73,6 +74,7 @@ export class VerdictPanel {
   show(race, loaded) {
     const record = race.verdict;
     this.#computed = false;
+    this.node.style.minHeight = "";
     this.#say(record);
     this.warning.textContent = record.warning ?? "";
     this.warning.hidden = !record.warning;
@@ -110,6 +112,7 @@ export class VerdictPanel {
 
   // Another draft length, computed from the shown run. `found` is its record.
   computed({ verdict: { whatif, about } }, found) {
+    if (!this.#computed) this.node.style.minHeight = `${this.node.offsetHeight}px`; // what is below stays in its place
     this.#computed = true;
     this.changed.hidden = this.caption.hidden = true; // the caption names the measured length
     this.#say({ ...found, about }); // as uncertain as the run it is computed from
