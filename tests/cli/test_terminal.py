@@ -93,7 +93,7 @@ def test_an_unknown_folder_is_one_sentence() -> None:
 
 def test_a_race_takes_a_stop_string_a_floor_of_probability_and_a_number_of_runs() -> None:
     out = specdec_command(PROMPT, "--tokens", "40", "--stop", "girl", "--min-p", "0.1", "--runs", "2").stdout
-    assert f"{PROMPT}, there was a little girl\n" in out and "(median of 2 runs, " in out
+    assert f"{PROMPT}, there was a little girl\n" in out and "2 runs" in out
     refused = specdec_command(PROMPT, "--runs", "0")
     assert (refused.returncode, refused.stderr) == (1, "specdec: --runs is 0; give a whole number, 1 or more.\n")
     assert "chat template" in specdec_command(PROMPT, "--chat").stderr  # the embedded pair has none
