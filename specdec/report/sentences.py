@@ -240,8 +240,8 @@ WHY_UNSPLIT = (
     "{rest}. To learn both shares, run our loop without a draft (\u03b3 0) too."
 )
 WHY_TERMS = (
-    "At \u03b3 {gamma} each round yields {tokens} tokens. {Drafting} costs {c_share} of a target pass over one token, and "
-    "checking a round takes {v} times as long as one. {alpha} of tested guesses are kept{needs}."
+    "At \u03b3 {gamma} each round yields {tokens} tokens. {Drafting} costs {c_share} of a target pass over one token, "
+    "and checking a round takes {v} times as long as one. {alpha} of tested guesses are kept{needs}."
 )
 _NOT_ENOUGH = "even 100\u00a0% would not be enough " + _AS_FAST
 WHY_NEEDS = {True: "; {needed} are needed " + _AS_FAST, False: "; " + _NOT_ENOUGH, None: ""}
