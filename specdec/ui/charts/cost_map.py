@@ -26,9 +26,8 @@ def map_figure(points: Sequence[Point], growth: Mapping[int, float]) -> go.Figur
     """Draw the points, and the line where the best draft length breaks even.
 
     There is a line for v = 1, and one for the measured v of each draft length, ``growth``, if one is larger than 1 and
-    a length pays at some acceptance.
-    Points of block drafters among others have a line of their own. At a hollow point speculation was clearly slower than our
-    loop without a draft.
+    a length pays at some acceptance. Points of block drafters among others have a line of their own. At a hollow point
+    speculation was clearly slower than our loop without a draft.
     """
     most = max(0.1, *(1.6 * point.c for point in points)) if points else 0.5
     figure = go.Figure()
