@@ -14,14 +14,17 @@ from types import SimpleNamespace
 import pytest
 from fakes import byte_tokenizer, generated, noisy_copy, tiny
 from needed import missing_node, require
+from server_standins import StandIn
 
 import specdec
 from specdec.events import SamplingParams
 from specdec.lanes.table import LANES
+from specdec.servers.address import Address
 from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.race_settings import RaceSettings
 from specdec.ui.jobs.race_stream import stream
+from specdec.ui.jobs.server_race import ServerRace, server_stream
 from specdec.ui.script_tables import definitions, lane_list
 
 ROOT = Path(specdec.__file__).parent.parent
@@ -54,9 +57,26 @@ def pair_of(eos: int | None = None) -> specdec.Pair:
     return specdec.Pair(target, noisy_copy(target, 1, scale=0.006), byte_tokenizer(), name="tiny")
 
 
+# Races on servers, by the kind of the one that is compared with a plain one.
+ON_SERVERS = {"servers": "vllm", "pieces": "text"}
+
+
+def on_servers(kind) -> str:
+    """The lines of a race on two servers."""
+    with StandIn("text" if kind == "text" else "plain") as plain, StandIn(kind) as other:
+        ask = ServerRace(
+            (Address("plain", plain.url), Address("spec", other.url)), PROMPT, SamplingParams(max_new_tokens=48),
+            until_clear=False,
+        )  # fmt: skip
+        context = JobContext(SimpleNamespace(pair=None, facts=None), lambda task: iter(()), threading.Event())
+        *_, last = server_stream(context, ask, limits=Limits())
+    assert last.verdict, last.problem
+    return last.text
+
+
 @pytest.fixture
 def races(hurried, tmp_path_factory) -> Path:
-    """A folder with the lines of each of ``RACES``.
+    """A folder with the lines of each of ``RACES`` and of ``ON_SERVERS``.
 
     "ended" has a target whose text ends, "stopped" is stopped in its second lane and "early" in its first one.
     """
@@ -81,6 +101,8 @@ def races(hurried, tmp_path_factory) -> Path:
             if (name == "stopped" and rounds > ask.params.max_new_tokens + 12) or (name == "early" and rounds > 12):
                 context.stop.set()
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    for name, kind in ON_SERVERS.items():
+        (folder / f"{name}.jsonl").write_text(on_servers(kind), encoding="utf-8")
     (folder / "lanes.json").write_text(lane_list(), encoding="utf-8")
     (folder / "definitions.json").write_text(definitions(), encoding="utf-8")
     return folder

@@ -9,7 +9,7 @@ from functools import partial
 from specdec.cli.exports import write_exports
 from specdec.cli.output import Output, console_of, prompt_of
 from specdec.cli.parsers.load import CONTEXTS
-from specdec.cli.servers import SERVER, asked_of, connected, params_of, split
+from specdec.cli.servers import asked_of, params_of, split
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import SpecdecError
 from specdec.lanes.table import require_runs
@@ -30,13 +30,14 @@ from specdec.report.load import (
     row_record,
 )
 from specdec.report.recording import plain_json
+from specdec.servers.address import connected, named_address
 from specdec.servers.load import LoadRun, levels_to, under_load
 from specdec.servers.race import lanes_of
 
 
 def main(arguments: Namespace) -> None:
     console = console_of(piped=140, highlight=False, soft_wrap=True)
-    measure = _servers if any(map(SERVER.fullmatch, arguments.words)) else _pair
+    measure = _servers if any(map(named_address, arguments.words)) else _pair
     try:
         written = measure(console, arguments)
     except SpecdecError as error:

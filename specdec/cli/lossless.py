@@ -10,13 +10,14 @@ from dataclasses import asdict, replace
 
 from specdec.cli.output import Output, console_of, prompt_of
 from specdec.cli.parsers.lossless import DRAWN_TOKENS
-from specdec.cli.servers import asked_of, connected, params_of, split
+from specdec.cli.servers import asked_of, params_of, split
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
 from specdec.measure.prompts import read_prompts
 from specdec.report.court import NEAR_TIE, court_counts, court_headline, finding_sentence, sampled_sentences
 from specdec.report.recording import plain_json
+from specdec.servers.address import connected
 from specdec.servers.court import Ids, draws, greedy_court
 from specdec.servers.lane import Server
 from specdec.servers.race import lanes_of

@@ -7,6 +7,7 @@ import os
 import sys
 from argparse import Namespace
 from dataclasses import replace
+from typing import Any
 
 if os.environ.get("SPACES_ZERO_GPU"):
     import spaces  # noqa: F401 - it replaces parts of torch and gradio, so it comes before whatever imports them
@@ -15,6 +16,7 @@ from specdec.cli.arguments import leave_a_core, plan_of
 from specdec.cli.terminal import refused
 from specdec.errors import SpecdecError
 from specdec.models.pair_slot import Slot
+from specdec.servers.address import require_names
 from specdec.ui.jobs.limits import LOCAL, PUBLIC, Limits
 from specdec.ui.jobs.log import JobLog
 from specdec.ui.page import build
@@ -43,12 +45,15 @@ def main(args: Namespace) -> None:
     leave_a_core()
     try:
         auth = _auth(args.auth)
+        if args.server:
+            require_names(args.server)
         slot = Slot(plan_of(args))
     except SpecdecError as error:
         raise refused(error) from error
     if public and not space and auth is None:
         print(OPEN_TO_ALL, file=sys.stderr)
-    journal, options = JobLog(args.log_prompts), {"proxies": args.behind_proxy or (None if tunnel else 0)}
+    journal, proxies = JobLog(args.log_prompts), args.behind_proxy or (None if tunnel else 0)
+    options: dict[str, Any] = {"proxies": proxies, "servers": args.server}
     if os.environ.get("SPACES_ZERO_GPU"):
         from specdec.ui.jobs.zerogpu import zero_run
 

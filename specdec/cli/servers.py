@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from argparse import Namespace
 from codecs import getincrementaldecoder
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 
 from specdec.cli.exports import export_race, export_trials
 from specdec.cli.output import STYLES, Output, console_of, legend, prompt_of
-from specdec.cli.parsers.servers import KEYS, RUNS
+from specdec.cli.parsers.servers import RUNS
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Round, SamplingParams
@@ -30,13 +27,12 @@ from specdec.report.race_verdict import SPECULATIVE, race_verdict
 from specdec.report.recording import Recorder
 from specdec.report.sweep import marked, overall, sweep_rows, sweep_table
 from specdec.report.verdict import Verdict, another_run
+from specdec.servers.address import Address, connected, named_address, require_names
 from specdec.servers.answer import Asked
-from specdec.servers.lane import MACHINE, Server, connect
+from specdec.servers.lane import MACHINE, Server
 from specdec.servers.race import against, configs_of, lanes_of, race_on_servers, server_trials
 from specdec.servers.tokens import ServerTokens
 from specdec.text import whole_text
-
-SERVER = re.compile(r"([\w.-]{1,40})=(https?://.+)")
 
 
 def main(arguments: Namespace) -> None:
@@ -61,20 +57,12 @@ def main(arguments: Namespace) -> None:
         raise SystemExit(1)
 
 
-def split(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The servers' addresses by name, and the words that are none. Raises ``InvalidInput`` for a name given twice."""
-    found: dict[str, str] = {}
-    rest = []
-    for word in words:
-        if match := SERVER.fullmatch(word):
-            if match[1] in found:
-                raise InvalidInput(f"Two servers are called {match[1]}; give each its own name.")
-            found[match[1]] = match[2]
-        else:
-            rest.append(word)
-    if len(found) < 2:
-        raise InvalidInput("Name two or more servers: plain=http://127.0.0.1:8000 spec=http://127.0.0.1:8001.")
-    return found, rest
+def split(words: Sequence[str]) -> tuple[list[Address], list[str]]:
+    """The servers, and the words that name none. Raises ``InvalidInput`` for a name given twice, or fewer than two."""
+    found = [named_address(word) for word in words]
+    servers = [address for address in found if address]
+    require_names(servers)
+    return servers, [word for word, address in zip(words, found, strict=True) if not address]
 
 
 def params_of(arguments: Namespace) -> SamplingParams:
@@ -88,19 +76,6 @@ def params_of(arguments: Namespace) -> SamplingParams:
         stop=tuple(arguments.stop),
         ignore_eos=arguments.ignore_eos,
     )
-
-
-@contextmanager
-def connected(named: Mapping[str, str], model: str | None) -> Iterator[list[Server]]:
-    """The servers at these addresses, in order. A server's key comes from the environment, and is shown nowhere."""
-    with ExitStack() as open_clients:
-        servers = []
-        for name, url in named.items():
-            key = os.environ.get(KEYS + re.sub(r"\W", "_", name).upper())
-            server = connect(name, url, key, model)
-            open_clients.enter_context(server.client)
-            servers.append(server)
-        yield servers
 
 
 def asked_of(arguments: Namespace, params: SamplingParams, prompt: str) -> Asked:

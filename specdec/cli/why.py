@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 
 from specdec.cli.output import console_of, prompt_of
-from specdec.cli.servers import SERVER, asked_of, connected, split
+from specdec.cli.servers import asked_of, split
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
@@ -14,6 +14,7 @@ from specdec.lanes.table import require_runs
 from specdec.measure.result import LaneEvents
 from specdec.report.race_verdict import race_verdict
 from specdec.report.recording import Recorder
+from specdec.servers.address import connected, named_address
 from specdec.servers.race import against, lanes_of, race_on_servers
 from specdec.servers.tokens import ServerTokens
 
@@ -23,7 +24,7 @@ def main(arguments: Namespace) -> None:
     try:
         require_runs(arguments.runs)
         params = SamplingParams(max_new_tokens=arguments.tokens)
-        measure = _servers if any(map(SERVER.fullmatch, arguments.words)) else _pair
+        measure = _servers if any(map(named_address, arguments.words)) else _pair
         runs, text_of = measure(arguments, params)
     except SpecdecError as error:
         raise refused(error, OPTIONS) from error

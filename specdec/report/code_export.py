@@ -136,7 +136,10 @@ def take_home(record: str, expression: Callable[[str, str], str]) -> dict[str, s
     ``InvalidInput`` if the record does not describe a run.
     """
     try:
-        run = _read(_RUN.validate_json(record, strict=True), expression)
+        given = _RUN.validate_json(record, strict=True)
+        if "server" in given["started"]["pair"]:
+            return {"specdec": server_race(given["settings"], given["started"]["params"])}
+        run = _read(given, expression)
     except ValidationError as error:
         raise InvalidInput(f"There is no code for this run: its {place(error)} cannot be read.") from error
     except SpecdecError as error:
@@ -259,6 +262,29 @@ events = specdec.speculative(pair, {python(run.message)}, {_keywords(call)})
 result = specdec.collect(events, pair.tokenizer)
 print(result.text)
 """
+
+
+def server_race(settings: _Settings, params: SamplingParams) -> str:
+    """The command that races servers again. Nobody but their user knows their addresses."""
+    given = {
+        "--tokens": params.max_new_tokens, "--temperature": params.temperature, "--top-k": params.top_k,
+        "--top-p": params.top_p, "--min-p": params.min_p, "--seed": params.seed,
+    }  # fmt: skip
+    plain = {"--top-k": 0, "--top-p": 1, "--min-p": 0, "--seed": None}
+    options = [f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+               for name, value in given.items() if name not in plain or value != plain[name]]  # fmt: skip
+    options += [f"--stop {_quoted(text)}" for text in params.stop]
+    options += ["--ignore-eos"] * params.ignore_eos + ["--chat"] * bool(settings.get("chat", 0))
+    addresses = "plain=http://127.0.0.1:8000 spec=http://127.0.0.1:8001"
+    asked = _command("specdec servers " + " ".join(options), f"-- {addresses} {_quoted(settings['prompt'])}")
+    return f"# with the addresses of your servers; the first does not speculate\n{asked}"
+
+
+def _quoted(text: str) -> str:
+    """A text for bash. One with characters that a terminal acts on has their escapes."""
+    if not any(unicodedata.category(mark).startswith("C") for mark in text):
+        return shlex.quote(text)
+    return "$'" + literal(text)[1:-1].replace("'", "\\'") + "'"
 
 
 def race_code(load: Mapping[str, Any], prompt: Any, params: SamplingParams, asked: Mapping[str, Any]) -> str:

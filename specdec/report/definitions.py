@@ -32,6 +32,10 @@ WORDS = {
     "and each round ends with a token of the target's own.",
     "speculative:0": "The same loop without guesses (\u03b3 0). What it gains over generate() does not come from "
     "speculation.",
+    "generate:server": "The first server, which makes no guesses: one pass of its model for each token. The speed-up "
+    "is measured against it.",
+    "speculative:server": "The server that speculates: its draft guesses tokens, and one pass of its model checks them "
+    "all.",
     "accepted": "A guess that the target kept.",
     "correction": "The target's own token, in place of the first guess that it did not keep.",
     "bonus": "A token that the target adds for nothing when it kept every guess of the round.",
@@ -42,7 +46,7 @@ DEFINITIONS = {
     "speed-up": Definition(
         "speed-up",
         "factor",
-        "Seconds per token of plain generate / seconds per token of this lane, over the tokens after the first. "
+        "Seconds per token of the plain lane / seconds per token of this lane, over the tokens after the first. "
         "With several runs it is that of the median run.",
         "The time to the first token is not in it. It is not speculation's share: our loop gains a part of it.",
     ),
@@ -133,15 +137,15 @@ DEFINITIONS = {
     "draft cost": Definition(
         "cost of a guess",
         "tokens of plain generate",
-        "Seconds of a draft pass / seconds per token of plain generate. Each guess takes a pass; a block drafter takes "
+        "Seconds of a draft pass / seconds per token of the plain lane. Each guess takes a pass; a block drafter takes "
         "one for all guesses of a draft.",
         "It is not c, which is counted in passes of our own loop.",
     ),
     "round cost": Definition(
         "cost of a round",
         "tokens of plain generate",
-        "Seconds per round / seconds per token of plain generate. A round that yields this many tokens is as fast as "
-        "plain generate.",
+        "Seconds per round / seconds per token of the plain lane. A round that yields this many tokens is as fast as "
+        "that lane.",
         "It is not \u03b3 c + v: all work around the passes is in it.",
     ),
     "break-even": Definition(
@@ -174,7 +178,7 @@ DEFINITIONS = {
     "written": Definition(
         "tokens written",
         "tokens",
-        "Tokens that plain generate and the speculative lane wrote in the run that is shown. With sampling each draws "
+        "Tokens that the plain and the speculative lane wrote in the run that is shown. With sampling each draws "
         "by chance, so the texts differ. Lossless acceptance gives both the same distribution.",
         "It is no test of losslessness: the tab Lossless? has one.",
     ),

@@ -60,6 +60,9 @@ def provenance_rows(about: About, plan: Plan) -> dict[str, str]:
 
 def machine_rows(about: About) -> dict[str, str]:
     """Pair, machine, versions and day, for a person to read, by name."""
+    if "server" in about["pair"]:
+        machine = {"Server": server_line(about["pair"]["server"]), "Machine": hardware(about["machine"])}
+        return machine | {"Times": sentences.AT_THE_CLIENT, "Date": f"{day(about)} (UTC)"}
     return {
         "Pair": pair_line(about["pair"]),
         **head(about["pair"]),
@@ -97,6 +100,13 @@ def run_settings(started: Started) -> str:
     claim = "claims to be lossless" if started.claims_lossless else "lossy"
     parts.append(own.get(started.acceptance, f"{started.acceptance} acceptance ({claim})"))
     return ", ".join(filter(None, parts))
+
+
+def seed(started: Started) -> str:
+    """The seed of a lane, for a person to read."""
+    if started.params.greedy:
+        return "none (greedy does not sample)"
+    return "not set" if started.params.seed is None else str(started.params.seed)  # a server may draw its own
 
 
 def provenance_columns(about: About, plan: Plan) -> dict[str, Any]:

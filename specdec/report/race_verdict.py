@@ -138,8 +138,8 @@ def race_verdict(
         places=places_table(drafting, len(compared)),
         passes=passes_table(drafting, len(compared)),
         checks=checks_table(row_costs(*(run[key] for run in runs for key in (SPECULATIVE, LOOP.key) if key in run))),
-        details=details(found, sides[shown], speculative),
-        time=time_words(lane, len(runs)),
+        details=details(found, sides[shown], plain, speculative),
+        time=sentences.NO_PASSES_ON_SERVERS if found.on_servers else time_words(lane, len(runs)),
         why=of_race(found, [cause.text for cause in diagnose(found, sides[shown], drafting)]),
         warning=None if started.claims_lossless else sentences.LOSSY.format(acceptance=started.acceptance),
         end=lane_end(SPECULATIVE, speculative) if stopped else None,  # a stopped lane has no ``Finished``
@@ -168,6 +168,8 @@ def _other_lengths(
 
     The gains are over the other lanes of the shown run, which are drawn beside it.
     """
+    if found.on_servers:
+        return {"whatif_refused": sentences.NO_LENGTHS_ON_SERVERS}
     try:
         costs = Costs.of(*(run[key] for run in runs for key in (SPECULATIVE, LOOP.key) if key in run))
         plain, loop = shown.plain.seconds_per_token, shown.loop.seconds_per_token if shown.loop else None

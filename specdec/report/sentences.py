@@ -146,9 +146,11 @@ RIVALS = {
 # A race whose acceptance changes the output.
 LOSSY = "Not lossless: {acceptance} acceptance changes the output."
 
-# Where shown figures come from. "run" and "startup" were measured here, by the page's own server.
+# Where shown figures come from. "run" and "startup" were measured here, by the page's own server; "servers" by it too,
+# on servers that somebody runs.
 ORIGINS = {
     "run": "Measured on this machine",
+    "servers": "Measured from this machine, on running servers",
     "startup": "Measured on this machine at start-up",
     "recording": "A recording, not measured here",
     "gallery": "A recording, not measured here",
@@ -176,6 +178,8 @@ EXACTNESS = {
     "counts": "It told how many guesses it made and kept, not in which round.",
     "speed": "It told nothing of its rounds: text and speed only.",
 }
+NO_LENGTHS_ON_SERVERS = "A server tells no times of its passes, so other draft lengths cannot be computed."
+NO_PASSES_ON_SERVERS = "A server tells no times of its passes: a block ends when its tokens arrived here."
 TWO_ENGINES = (
     "The servers run different engines ({plain} and {speculative}), so not all of the difference is speculation's."
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from specdec.events import MAX_GAMMA, Event
+from specdec.events import MAX_GAMMA, Event, Started
 from specdec.lanes.table import BASELINE, LANES, LaneConfig, row_of
 from specdec.measure import metrics
 from specdec.measure.costs import RowCost
@@ -102,13 +102,15 @@ def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def details(found: Judgement, shown: RunMetrics, speculative: Sequence[Event]) -> list[Figure]:
+def details(
+    found: Judgement, shown: RunMetrics, on_plain: Sequence[Event], speculative: Sequence[Event]
+) -> list[Figure]:
     """The other figures of the shown run, and what was measured with which settings."""
     started, plain, lane = started_of(speculative), shown.plain, shown.lane
     before, after = plain.tokens_per_second, lane.tokens_per_second
     total, guess = metrics.speedup_total(plain, lane), replace(shown, one_pass=found.one_pass).plain_draft_cost
     saved = numbers.percent(found.gain and metrics.latency_reduction(found.gain))
-    tokens = "tokens of plain generate"
+    tokens = "tokens of the plain server" if found.on_servers else "tokens of plain generate"
     figures = [
         make_figure(
             f"{numbers.rate(before)} \u2192 {numbers.rate(after)}", "tokens/s", "tokens/s, plain \u2192 speculative"
@@ -123,9 +125,15 @@ def details(found: Judgement, shown: RunMetrics, speculative: Sequence[Event]) -
         make_figure(numbers.number(found.round_cost, 2), "round cost", f"cost of a round, in {tokens}"),
         make_figure(numbers.percent(lane.overhead_share), "outside", OUTSIDE),
     ]
-    facts = {
+    asked = {
         "Settings": provenance.run_settings(started),
-        "Seed": "none (greedy does not sample)" if started.params.greedy else str(started.params.seed),
+        "Seed": provenance.seed(started),
+    }
+    if found.on_servers:
+        known = [figure for figure in figures if figure["value"] != numbers.number(None)]
+        facts = asked | _servers(started_of(on_plain), started)
+        return [*known, *(Figure(value=value, label=label) for label, value in facts.items())]
+    facts = asked | {
         "Pair": provenance.pair_line(started.pair),
         **provenance.head(started.pair),
         "Passes": provenance.passes(started.pair),
@@ -136,6 +144,15 @@ def details(found: Judgement, shown: RunMetrics, speculative: Sequence[Event]) -
         or "none",
     }
     return [*figures, *(Figure(value=value, label=label) for label, value in facts.items())]
+
+
+def _servers(plain: Started, speculative: Started) -> dict[str, str]:
+    """What two servers told of themselves, how exact their lanes are, and where their times come from."""
+    rows = {}
+    for name, started in (("Plain server", plain), ("Speculative server", speculative)):
+        told = started.pair["server"]
+        rows[name] = f"{provenance.server_line(told)}. {sentences.EXACTNESS[told['exact']]}"
+    return rows | {"Machine": plain.machine["cpu"], "Times": sentences.AT_THE_CLIENT}
 
 
 def time_words(lane: Metrics, runs: int) -> str | None:

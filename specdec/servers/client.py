@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -106,7 +106,7 @@ class Client:
         except ValueError:
             return None
 
-    def stream(self, path: str, body: dict[str, Any], seconds: float) -> Iterator[Streamed]:
+    def stream(self, path: str, body: dict[str, Any], seconds: float) -> Generator[Streamed, None, None]:
         """The events of a stream (server-sent events), each as its JSON object, until ``[DONE]`` or the end."""
         began = time.perf_counter()
         with self._request("POST", path, body, seconds) as response:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, ServerFailed
 from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
 from specdec.facts import MachineFacts, PairFacts, ServerFacts
 from specdec.lanes.table import ENGINE
 from specdec.servers.answer import Answer, Asked, Counts
-from specdec.servers.client import Client
+from specdec.servers.client import Client, Streamed
 from specdec.servers.engines import engine_of
 from specdec.servers.openai import OpenAI
 from specdec.servers.probe import difference, metrics_of, probe
@@ -41,8 +43,7 @@ class Server:
         asked, prompt_ids = self.engine.spelled(self.client, asked, self.model)
         path, body = self.engine.request(asked, self.model)
         before = self._counted() if self.speculation is True else None
-        streamed = self.client.stream(path, body, asked.seconds)
-        answer = self.engine.read(streamed, self.name, asked.params.max_new_tokens)
+        answer = self.engine.read(self._stream(path, body, asked), self.name, asked.params.max_new_tokens)
         if answer.prompt_ids is None:
             answer = replace(answer, prompt_ids=prompt_ids)
         if self.speculation is False and answer.steps is None:
@@ -57,6 +58,13 @@ class Server:
 
     def _counted(self) -> Counts | None:
         return self.engine.counted(metrics_of(self.client))
+
+    def _stream(self, path: str, body: dict[str, Any], asked: Asked) -> Iterator[Streamed]:
+        with closing(self.client.stream(path, body, asked.seconds)) as events:
+            for event in events:
+                if asked.stopped():
+                    raise ServerFailed(f"The call of the server {self.name} was stopped.")
+                yield event
 
     def facts(self, answer: Answer) -> PairFacts:
         """The facts about the lane of an answer. A server's address is in none of them."""
@@ -96,8 +104,8 @@ def server_lane(server: Server, asked: Asked, tokens: ServerTokens, lane: str) -
     with its status; the id of a guess that was not kept is None, because no engine tells it.
     """
     answer = server.ask(asked)
-    prompt = asked.prompt if isinstance(asked.prompt, str) else "\n".join(each["content"] for each in asked.prompt)
     facts = server.facts(answer)
+    prompt = asked.prompt if isinstance(asked.prompt, str) else "\n".join(each["content"] for each in asked.prompt)
     if answer.ids is not None:
         prompt_ids = answer.prompt_ids or ()
         tokens.learn(server.client, server.engine, server.model, answer, prompt)

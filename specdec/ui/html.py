@@ -103,6 +103,19 @@ _TEMPLATES = """
 </ul>
 {% endmacro %}
 
+{% macro server_states(found) %}
+<ul class="sd-servers" data-of="server">
+{%- for level, name, sentence in found %}<li class="sd-{{ level }}"><b>{{ name }}</b> {{ sentence }}</li>{% endfor -%}
+</ul>
+{% endmacro %}
+
+{% macro how_to_serve(title, text, commands, more) %}
+<h3 class="sd-title">{{ title }}</h3>{{ paragraph(text) }}
+{%- for name, command in commands %}<p class="sd-commandName">{{ name }}</p><pre class="sd-command">{{ command }}</pre>
+{%- endfor -%}
+{{ paragraph(more) }}
+{% endmacro %}
+
 {% macro your_own(command, space) %}
 <p class="sd-note">Measure your own pair, on your machine: <code>{{ command }}</code>
 {%- if space %} Or <a href="https://huggingface.co/spaces/{{ space }}?duplicate=true" target="_top">duplicate this
@@ -183,6 +196,16 @@ def methods_html(rows: Iterable[Any]) -> str:
 def findings(found: Iterable[Any]) -> str:
     """The findings of the check of a pair."""
     return _HTML.findings(list(found)).strip()
+
+
+def server_states(found: Iterable[tuple[str, str, str]]) -> str:
+    """The state of servers: for each a level ("good", "note" or "bad"), its name and a sentence."""
+    return _HTML.server_states(list(found)).strip()
+
+
+def how_to_serve(title: str, text: str, commands: Iterable[tuple[str, str]], more: str) -> str:
+    """How servers are started: commands with their names, between two paragraphs."""
+    return _HTML.how_to_serve(title, text, list(commands), more).strip()
 
 
 def your_own(command: str, space: str | None) -> str:

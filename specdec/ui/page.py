@@ -16,6 +16,7 @@ from specdec.measure.prompts import EXAMPLES, PromptItem, read_prompts
 from specdec.measure.task import TaskRunner
 from specdec.models.pair_slot import Slot
 from specdec.report import provenance
+from specdec.servers.address import Address, require_names
 from specdec.ui.api import add_endpoints
 from specdec.ui.assets import ROUTE
 from specdec.ui.fields import LABELS, given
@@ -35,6 +36,7 @@ from specdec.ui.tabs.measurement import Values
 from specdec.ui.tabs.pair_panel import PairPanel, facing, own_pair_command, pair_header
 from specdec.ui.tabs.race import RaceTab
 from specdec.ui.tabs.race_form import RaceForm
+from specdec.ui.tabs.your_server import TITLE, ServerTab
 from specdec.ui.web_private import is_stopped, queue_of
 
 # Everything that the scripts need arrives as arguments. No text of a model or a person is part of them.
@@ -90,13 +92,17 @@ def build(
     runner: TaskRunner | None = None,
     journal: JobLog | None = None,
     proxies: int | None = 0,
+    servers: Sequence[Address] = (),
 ) -> Page:
     """Build the page around a loaded pair.
 
     ``runner``, if given, runs tasks in another process that has the device. Then the page shows a recorded race first,
     because it has no device until a job asks for one. ``proxies``: how many trusted ones are in front of the page and
-    name its visitors' addresses; None if that is not known.
+    name its visitors' addresses; None if that is not known. ``servers``: those that visitors may race, the plain one
+    first. Where none are named, only the owner of a page that strangers cannot reach may race servers.
     """
+    if servers:
+        require_names(servers)
     examples = read_prompts(EXAMPLES)
     jobs = JobQueue(
         slot,
@@ -108,7 +114,7 @@ def build(
     )
     startup = StartupRace(jobs, examples[0].prompt) if runner is None else None
     with gr.Blocks(title="specdec", analytics_enabled=False) as demo:
-        _Components(jobs, slot, limits, startup, examples).wire(demo)
+        _Components(jobs, slot, limits, startup, examples, servers).wire(demo)
         add_endpoints(jobs, limits)
     demo.queue(api_open=False)  # a job's listener can only be called through the queue
     return Page(demo, jobs)
@@ -124,6 +130,7 @@ class _Components:
         limits: Limits,
         startup: StartupRace | None,
         examples: Sequence[PromptItem],
+        servers: Sequence[Address],
     ):
         self._jobs, self._slot, self._limits, self._startup = jobs, slot, limits, startup
         self._ask = RaceForm(limits)
@@ -147,6 +154,10 @@ class _Components:
                 self._bench = BenchTab(jobs, limits, _SCRIPTS)
             with _tab("Lossless?") as lossless:
                 self._lossless = LosslessTab(jobs, limits, _SCRIPTS["results"])
+            self._server = None
+            if servers or not limits.public:
+                with _tab(TITLE):
+                    self._server = ServerTab(jobs, limits, servers, _LIVE)
             with _tab("How it works"):
                 how_tab(_ASSET % "explain/how.js")
         self._measuring = gamma, bench, lossless  # they show a result when they are opened
@@ -158,6 +169,8 @@ class _Components:
         """What happens on each event. ``demo`` is the Blocks that is being built."""
         race, ask, tabs = self._race, self._ask, self._tabs
         race.wire(self._link, self._named)
+        if self._server is not None:
+            self._server.wire(race.live, self._named)
         answered: dict[str, Any] = {"trigger_mode": "multiple"} | UNLIMITED | INTERNAL
         self._menu.answer(self._shared, ask.inputs, [self._menu, self._header], **answered)
         linked: dict[str, Any] = {"inputs": self._link, "outputs": [*ask.inputs, race.problems]}

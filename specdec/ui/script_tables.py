@@ -7,7 +7,7 @@ import json
 from specdec.lanes.table import LANES
 from specdec.report.definitions import DEFINITIONS, WORDS
 from specdec.report.judge import SHRUNK
-from specdec.report.sentences import ORIGINS
+from specdec.report.sentences import EXACTNESS, ORIGINS
 
 
 def lane_list() -> str:
@@ -17,6 +17,10 @@ def lane_list() -> str:
 
 
 def definitions() -> str:
-    """Meanings of figures and words, the sentences on where a race comes from, and what is noise, as JSON."""
+    """Meanings of figures and words, and the sentences on where a race comes from and what a server told, as JSON.
+
+    With them what is noise.
+    """
     figures = {key: {"name": figure.name, "meaning": figure.meaning} for key, figure in DEFINITIONS.items()}
-    return json.dumps({"figures": figures, "words": WORDS, "shrunk": SHRUNK, "origins": ORIGINS})
+    sentences = {"origins": ORIGINS, "exactness": EXACTNESS}
+    return json.dumps({"figures": figures, "words": WORDS, "shrunk": SHRUNK} | sentences)

@@ -87,7 +87,7 @@ def test_a_gallery_opens_its_races(at: str, folder, host, browser) -> None:
     address = (folder / "index.html").as_uri() if at == "disk" else f"{host}/"
     with alone(browser, address) as page:
         cards = page.locator(".sd-recordingCard")
-        assert cards.count() == 4 and not page.locator("#sd-tabs").is_visible()
+        assert cards.count() == 5 and not page.locator("#sd-tabs").is_visible()
         name = "h200-embedded"
         page.click(f'.sd-recordingCard[href="#recording={name}"]')
         page.wait_for_function("() => window.specdec.verdicts === 1")
@@ -142,7 +142,7 @@ def test_a_strangers_texts_stay_texts(folder, host, browser, tmp_path) -> None:
     for address in (f"{host}/", (tmp_path / "saved.html").as_uri()):
         with alone(browser, address) as page:
             if address.startswith("http"):
-                page.locator(".sd-recordingCard >> nth=3").click()
+                page.locator(".sd-recordingCard >> nth=4").click()
             page.wait_for_function("() => window.specdec.verdicts === 1")
             assert HOSTILE.split("\u202e")[0] in page.inner_text(SENTENCE)
             page.click("[role=tab]:has-text('How it works')")

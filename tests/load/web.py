@@ -49,20 +49,20 @@ class Functions:
         self.rows = {row["id"]: row for row in config["dependencies"]}
         self._parts = {part["id"]: part for part in config["components"]}
         self.elements = {part["props"].get("elem_id") for part in config["components"]}
-        self._ids = {part["props"].get("elem_id"): part["id"] for part in config["components"]}
+        self.ids = {part["props"].get("elem_id"): part["id"] for part in config["components"]}
 
     def named(self, api_name: str) -> int:
         return next(number for number, row in self.rows.items() if row["api_name"] == api_name)
 
     def pressed(self, elem_id: str) -> int:
         """The function of a button; raises StopIteration where the page has none."""
-        wanted = self._ids.get(elem_id, -1)
+        wanted = self.ids.get(elem_id, -1)
         rows = self.rows.items()
         return next(n for n, row in rows if wanted in [target[0] for target in row["targets"]] and row["backend_fn"])
 
     def values(self, function: int, **by_elem_id: Any) -> list[Any]:
         """What a browser would send: the fields' first values, replaced where named (``sd_tokens=8``)."""
-        given = {self._ids[name.replace("_", "-")]: value for name, value in by_elem_id.items()}
+        given = {self.ids[name.replace("_", "-")]: value for name, value in by_elem_id.items()}
         return [given.get(i, self._parts[i]["props"].get("value")) for i in self.rows[function]["inputs"]]
 
 

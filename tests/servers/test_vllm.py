@@ -171,7 +171,7 @@ def test_merged_chunks_have_the_same_rounds(server, many, monkeypatch) -> None:
         merged += [record for record in records if not record["choices"]]
         with monkeypatch.context() as patch:
             streamed = [Streamed(0.1 * at, record) for at, record in enumerate(merged, start=1)]
-            patch.setattr(server.client, "stream", lambda *_, streamed=streamed: iter(streamed))
+            patch.setattr(server.client, "stream", lambda *_, streamed=streamed: (each for each in streamed))
             (started, *others, _) = server_lane(server, asked, ServerTokens(), "speculative")
         # Single tokens may stand at another place, if steps without guesses were merged with others.
         assert steps_in(others) == steps_in(rounds), name
@@ -199,7 +199,7 @@ class Silent:
         self.streamed = streamed
 
     def stream(self, *_):
-        return iter(self.streamed)
+        yield from self.streamed
 
     def json(self, *_, **__):
         return None

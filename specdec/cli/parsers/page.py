@@ -6,10 +6,14 @@ import argparse
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specdec.cli.parsers.shared import Parser, add_pair_arguments
 from specdec.cli.parsers.view import RECORDINGS
-from specdec.errors import quoted
+from specdec.errors import InvalidInput, quoted
+
+if TYPE_CHECKING:
+    from specdec.servers.address import Address
 
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.~@+-]+)*", re.ASCII)
 
@@ -55,8 +59,30 @@ def page_arguments(parser: Parser) -> None:
         default=os.environ.get("SPECDEC_AUTH"),
         help="ask visitors for this name and password; the environment variable SPECDEC_AUTH does the same",
     )
+    parser.add_argument(
+        "--server",
+        action="append",
+        type=_server,
+        default=[],
+        metavar="NAME=URL",
+        help="a server that visitors may race on the tab Your server, also those of a public page; give two or more, "
+        "the one without speculation first. The environment variable SPECDEC_KEY_NAME has its key",
+    )
     parser.add_argument("--allow-pairs", action="store_true", help="visitors of a public page may load listed pairs")
     parser.add_argument("--log-prompts", action="store_true", help="write prompts in the log, not only their lengths")
+
+
+def _server(text: str) -> Address:
+    """Read a server. What cannot be read is not repeated, because it may hold a key."""
+    from specdec.servers.address import named_address
+
+    try:
+        found = named_address(text)
+    except InvalidInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if found is None:
+        raise argparse.ArgumentTypeError("give a name and an address, such as plain=http://127.0.0.1:8000")
+    return found
 
 
 def _count(text: str) -> int:

@@ -11,7 +11,6 @@ from specdec.report.link_settings import NEW_TOKENS
 SECONDS = 600.0  # the deadline of a call, unless another one is given
 RUNS = 3  # of a measurement over prompts
 SERVER_FILES = (".jsonl", ".json", ".csv", ".md")  # the endings of files that hold a race on servers
-KEYS = "SPECDEC_KEY_"  # with the server's name in capitals: the environment variable that has its key
 
 
 def servers_arguments(parser: Parser) -> None:

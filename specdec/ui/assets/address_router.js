@@ -78,7 +78,7 @@ export async function follow(view) {
   });
   // A visitor's own race replaces the linked one, so the address no longer names it.
   onRace((race) => {
-    if (!["run", "file"].includes(race?.begin.origin) || !linked || linked !== inAddress("run")) return;
+    if (!["run", "servers", "file"].includes(race?.begin.origin) || !linked || linked !== inAddress("run")) return;
     withoutRun();
     [run, linked, replaced, settings] = [null, null, linked, settingsNow()];
   });

@@ -1,5 +1,6 @@
 // The live view: takes the lines of races from the server, a link or a file, and lets them be shown.
 import { defineFigures } from "./lib/definitions.js";
+import { nextFrame } from "./lib/dom.js";
 import { pairChanged } from "./lib/errors.js";
 import { FormLine } from "./race/form.js";
 import { LineReader } from "./race/lines.js";
@@ -15,12 +16,15 @@ import { showRace } from "./race/current_race.js";
 import { Stage } from "./race/stage.js";
 import { state } from "./lib/state.js";
 import { Status } from "./lib/status.js";
-import { walkTabs } from "./lib/tabs.js";
+import { onTab, tabShown, walkTabs } from "./lib/tabs.js";
 import { explainWords } from "./lib/words.js";
 import { follow } from "./address_router.js";
 
 const [LEAST_RUNS, MOST_RUNS] = [3, 5]; // of a short race, as in specdec/report/verdict.py
 const GREETING = ["startup", "recording"]; // origins of a race that the page shows by itself; any other race replaces it
+
+const SERVER_TAB = "your-server"; // which has the view while it shows a race of servers
+const ASKING = "The servers are asked, one after the other. A text is shown when its answer has ended.";
 
 // Resolves when the view is mounted. A button that is pressed before waits for it.
 let mounted = () => {};
@@ -74,14 +78,32 @@ class View {
     this.share = new Share((...file) => this.#openFile(...file));
     this.root.classList.add("empty");
     this.root.replaceChildren(this.stage.node);
-    document.querySelector("#sd-said .sd-saidPlace")?.replaceChildren(this.status.error, this.status.node);
+    this.#settle();
+    onTab(() => this.#settle());
     this.form = new FormLine(
       (gamma) => this.#dragged(gamma),
-      () => this.stage.verdict.change(Boolean(this.#race?.verdict?.caption) && this.form.differs(this.#race)),
+      () => this.stage.verdict.change(this.#isOfForm && this.form.differs(this.#race)),
     );
     document.querySelector("#sd-line .sd-linePlace")?.replaceChildren(this.form.node);
     this.#answer();
     this.#listen();
+  }
+
+  // Puts the view into the open tab: that of servers if they ran the shown race, else the tab Race. Messages go along.
+  #settle() {
+    const open = tabShown() === SERVER_TAB;
+    const place = open && document.querySelector("#sd-server-live .sd-livePlace");
+    if (open && !place) return void nextFrame(() => this.#settle()); // Gradio is about to draw it
+    const home = place && this.#race?.onServers ? place : this.root;
+    if (this.stage.node.parentNode !== home) home.append(this.stage.node);
+    const said = document.querySelector(`${place ? "#sd-server-said" : "#sd-said"} .sd-saidPlace`);
+    if (said && this.status.node.parentNode !== said) said.replaceChildren(this.status.error, this.status.node);
+  }
+
+  // Marks the places of the view.
+  #mark(name, on) {
+    const place = document.querySelector("#sd-server-live .sd-livePlace");
+    for (const node of [this.root, place]) node?.classList.toggle(name, on);
   }
 
   // The functions that the page's listeners call.
@@ -254,11 +276,14 @@ class View {
       this.#next = new Race(record);
       this.status.wait(false);
       this.status.clear();
+      if (record.origin === "servers" && state.running) this.status.say(ASKING);
       state.begun += 1;
     },
     started: () => {
       this.#race = this.#next;
+      if (!this.#started) this.status.wait(false);
       this.#started = true;
+      this.#settle();
       state.lanesStarted += 1;
       const { lane, lanes } = this.#race;
       if (this.#isFurther) return; // the texts of the first run stay
@@ -289,7 +314,8 @@ class View {
   }
 
   #reset() {
-    this.root.classList.remove("empty", "stale");
+    this.#mark("empty", false);
+    this.#mark("stale", false);
     showRace(null);
     this.stage.begin(this.#race);
     if (state.running) this.stage.bringIntoView();
@@ -322,16 +348,16 @@ class View {
       this.form.open(false);
       if (state.replaying) this.stage.replay.skip();
     }
-    swap("sd-running", running, "#sd-run, .sd-again", "#sd-stop");
+    swap("sd-running", running, "#sd-run, .sd-again, #sd-server-start", "#sd-stop, #sd-server-stop");
     // The old result is dimmed until the first lane of the new race, and comes back after an error.
-    this.root.classList.toggle("stale", running);
+    this.#mark("stale", running);
   }
 
   #showVerdict() {
     const race = this.#race;
     state.origin = race.begin.origin;
     const { kept } = race.begin; // over a reload
-    if (measuredHere(race.begin) && !kept) state.pair = race.begin.pair; // Gradio may not have drawn the header
+    if (measuredHere(race.begin) && !kept && !race.onServers) state.pair = race.begin.pair; // Gradio may not have drawn the header
     this.#setRunning(false);
     this.stage.finish();
     showRace(race);
@@ -341,7 +367,7 @@ class View {
     if (greeted || (["gallery", "file"].includes(state.origin) && !kept)) this.form.fill(race);
     this.#asked = true;
     const { figures, stopped } = race.verdict;
-    if (state.origin === "run" && figures && !stopped && !kept) this.stage.play();
+    if (["run", "servers"].includes(state.origin) && figures && !stopped && !kept) this.stage.play();
   }
 
   // Another draft length was dragged.
@@ -349,8 +375,14 @@ class View {
     if (state.running) return;
     this.status.wait(false);
     const why = this.stage.showLength(gamma);
-    if (why)
-      this.status.say(`\u03b3 ${gamma} is not computed from the shown run. ${why} Press Run race to measure it.`);
+    if (!why) return;
+    const measure = this.#race.onServers ? "" : " Press Run race to measure it.";
+    this.status.say(`\u03b3 ${gamma} is not computed from the shown run. ${why}${measure}`);
+  }
+
+  // Whether the shown race is one that the form could run.
+  get #isOfForm() {
+    return Boolean(this.#race?.verdict?.caption) && !this.#race.onServers;
   }
 
   // Runs the shown race again, whatever the form contains now.

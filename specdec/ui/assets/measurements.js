@@ -47,5 +47,7 @@ const shownIn = (name) =>
 export function swap(mark, running, start, stop) {
   const held = document.activeElement?.closest?.(running ? start : stop);
   document.body.classList.toggle(mark, running);
-  if (held) document.querySelector(running ? stop : start)?.focus({ preventScroll: true });
+  if (!held) return;
+  const others = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(running ? stop : start)]);
+  others.find((other) => other.offsetParent)?.focus({ preventScroll: true });
 }

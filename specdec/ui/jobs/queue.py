@@ -98,14 +98,16 @@ class JobQueue:
             self._idle = QueuedJob(None, job, tell)
             self._changed.notify_all()
 
-    def stop(self, session: str, kind: str) -> None:
-        """Stop a visitor's job: a waiting one leaves the queue at once, a running one ends with its findings so far.
+    def stop(self, session: str, kind: str, *others: str) -> None:
+        """Stop a visitor's jobs of a kind, and of ``others`` that the same button stops.
 
-        A Stop may overtake its job, which Gradio's queue holds for a moment. Then the job is cancelled when it comes.
+        A waiting one leaves the queue at once, a running one ends with its findings so far. A Stop may overtake its
+        job, which Gradio's queue holds for a moment. Then the job is cancelled when it comes.
         """
         owner, now = (session, kind), time.monotonic()
         with self._changed:
-            mine = [p for p in self._places() if p.visitor and p.visitor.session == session and p.job.kind == kind]
+            places = [p for p in self._places() if p.visitor and p.visitor.session == session]
+            mine = [place for place in places if place.job.kind in (kind, *others)]
             if not mine and now - self._ends.get(owner, float("-inf")) > LATE:
                 _remember(self._stops, owner)
         for place in mine:

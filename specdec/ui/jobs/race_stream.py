@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import gradio as gr
 
 from specdec.errors import InvalidInput, SpecdecError, with_names
 from specdec.events import Event, Finished, Round, SamplingParams
+from specdec.facts import PairFacts
 from specdec.measure.float32_check import float32_check
 from specdec.measure.result import LaneEvents, started_of
 from specdec.measure.task import Task
@@ -53,8 +54,71 @@ class RaceStep(NamedTuple):
     lanes: LaneEvents = MappingProxyType({})
 
 
+class Ask(Protocol):
+    """What a visitor asks of a race, on the page's own pair or on servers."""
+
+    @property
+    def runs(self) -> int: ...
+    @property
+    def until_clear(self) -> bool: ...
+    @property
+    def keys(self) -> list[str]:
+        """The lanes of each run."""
+
+    def settings(self) -> dict[str, Any]:
+        """The settings for a link or a recording."""
+
+    def again(self, made: int, seed: int | None) -> Any:
+        """One more run after ``made`` ones."""
+
+
+class Source(Protocol):
+    """What runs a race: the page's own pair, or servers."""
+
+    @property
+    def facts(self) -> PairFacts: ...
+    @property
+    def tokenizer(self) -> Any:
+        """For ``Recorder``."""
+
+    def batches(self, asked: Any) -> Generator[list[Event], None, None]:
+        """The events of all runs that are asked for; empty batches while none are new."""
+
+    def ended(self, run: LaneEvents, recorder: Recorder) -> str | None:
+        """A note on the shown run of a race whose lanes have all ended."""
+
+    def token_seconds(self, runs: Sequence[LaneEvents]) -> float | None:
+        """The time per token of the lanes that ended, if other jobs of the page may take as long."""
+
+
+class OwnPair:
+    """Runs a race on the loaded pair."""
+
+    def __init__(self, context: JobContext):
+        self._context, self.facts, self.tokenizer = context, context.slot.facts, context.pair.tokenizer
+
+    def batches(self, asked: RaceSettings) -> Generator[list[Event], None, None]:
+        return self._context.run_task(asked.task)
+
+    def ended(self, run: LaneEvents, recorder: Recorder) -> str | None:
+        return _float32(self._context, run, recorder)
+
+    def token_seconds(self, runs: Sequence[LaneEvents]) -> float | None:
+        return _token_seconds(runs)
+
+
 def stream(
     context: JobContext, ask: RaceSettings, *, limits: Limits, origin: str = "run", names: Mapping[str, str] = LABELS
+) -> Generator[RaceStep, None, None]:
+    """Run a race on the loaded pair, as ``streamed`` says."""
+    enforce_limits(
+        context.pair, ask.message, ask.params, limits
+    )  # before the prompt, which may be too long, is sent back
+    yield from streamed(context, ask, OwnPair(context), limits=limits, origin=origin, names=names)
+
+
+def streamed(
+    context: JobContext, ask: Ask, source: Source, *, limits: Limits, origin: str, names: Mapping[str, str] = LABELS
 ) -> Generator[RaceStep, None, None]:
     """Run a race. Yield its lines so far each time there are new ones. ``context.stop`` ends it early.
 
@@ -62,20 +126,17 @@ def stream(
     last value has all lines again. The last line is a ``verdict``, or an ``error`` with a sentence to show.
     ``names`` are those of settings in that sentence (``with_names``).
     """
-    enforce_limits(
-        context.pair, ask.message, ask.params, limits
-    )  # before the prompt, which may be too long, is sent back
     number = next(_numbers)
-    begun = begin_line(number, origin, context.slot.facts, ask.settings(), ask.keys, ask.runs)
+    begun = begin_line(number, origin, source.facts, ask.settings(), ask.keys, ask.runs)
     written = _Written(number, begun)
     yield RaceStep(written.latest())
     runs: list[dict[str, list[Event]]] = []
     keys, asked, planned = ask.keys, ask, ask.runs
     stopped = None
     try:
-        recorder = Recorder(context.pair.tokenizer)
+        recorder = Recorder(source.tokenizer)
         while True:
-            with closing(context.run_task(asked.task)) as batches:
+            with closing(source.batches(asked)) as batches:
                 for batch in batches:
                     if batch:  # during a warm-up they are empty
                         written.lines += event_lines(batch, runs, keys, recorder)
@@ -97,9 +158,9 @@ def stream(
                 break
             seed = started_of(next(iter(runs[0].values()))).params.seed
             asked, planned = ask.again(planned, seed), planned + 1
-        if complete and verdict.shown is not None and (note := _float32(context, runs[verdict.shown], recorder)):
+        if complete and verdict.shown is not None and (note := source.ended(runs[verdict.shown], recorder)):
             verdict = replace(verdict, notes=(*verdict.notes, Note("float32", note)))
-        context.token_seconds = _token_seconds(runs)
+        context.token_seconds = source.token_seconds(runs)
         context.counts.update(runs=len(runs), tokens={lane: _tokens(events) for lane, events in runs[-1].items()})
         last = RaceStep(written.all(verdict_line(verdict)), verdict, lanes=runs[verdict.shown or 0])
     except SpecdecError as error:
@@ -142,11 +203,11 @@ class _Written:
         return RaceStep(self.all(_error_line(problem)), problem=problem)
 
 
-def _tokens(events: list[Event]) -> int:
+def _tokens(events: Sequence[Event]) -> int:
     return sum(len(event.committed_ids) for event in events if isinstance(event, Round))
 
 
-def _token_seconds(runs: list[dict[str, list[Event]]]) -> float | None:
+def _token_seconds(runs: Sequence[LaneEvents]) -> float | None:
     """The time per token of the lanes that ended, the prompt's included."""
     lanes = [(events, events[-1]) for run in runs for events in run.values()]
     ended = [(_tokens(events), last.elapsed_seconds) for events, last in lanes if isinstance(last, Finished)]
@@ -154,7 +215,7 @@ def _token_seconds(runs: list[dict[str, list[Event]]]) -> float | None:
     return sum(seconds for _, seconds in ended) / tokens if tokens else None
 
 
-def _float32(context: JobContext, run: dict[str, list[Event]], recorder: Recorder) -> str | None:
+def _float32(context: JobContext, run: LaneEvents, recorder: Recorder) -> str | None:
     """The note on a difference between the texts. A failure here must not lose the race."""
     if context.lent:  # it would use up the visitor's time on the device
         return None
@@ -166,7 +227,7 @@ def _float32(context: JobContext, run: dict[str, list[Event]], recorder: Recorde
         return FLOAT32_FAILED
 
 
-def _checked(pair: Pair, run: dict[str, list[Event]]) -> Generator[Any, None, None]:
+def _checked(pair: Pair, run: LaneEvents) -> Generator[Any, None, None]:
     yield float32_check(pair, run)
 
 

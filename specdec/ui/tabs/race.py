@@ -45,6 +45,7 @@ _ASKED = f"async () => {{ {_READY} setTimeout(() => window.specdec.asked(), 50);
 
 # The recorded races that ship, by the file's name, with the words of their buttons.
 RECORDED = {
+    "vllm-cpu": "vLLM servers",
     "smollm2-letter": "A chat model corrects a letter",
     "h200-embedded": "On an H200",
     "h200-synthetic-7b": "Timing of a 7B pair on an H200",
@@ -170,4 +171,4 @@ class RaceTab:
         raise InvalidInput("The request does not name the run to repeat. Nothing ran.")
 
     def _stop(self, request: gr.Request) -> None:
-        self._jobs.stop(request.session_hash or "", "race")
+        self._jobs.stop(request.session_hash or "", "race", "servers")

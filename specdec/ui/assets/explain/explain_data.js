@@ -74,7 +74,9 @@ export function timesOf(lanes, lane, round) {
       : null,
     ones: plain ? plain.rounds.length - 1 : 0,
     oneIsLoop: plain === loop,
-    round: spent(lane, round.index - 1, round.index),
+    onServer: lane.server !== null,
+    // When a server's tokens arrive is not when its round ended.
+    round: lane.server ? null : spent(lane, round.index - 1, round.index),
     verify: round.verify_seconds ?? null,
     // The same tokens written one per pass, each with its own pass.
     alone: plain ? eachOf(round.committed_ids.map((_, at) => spent(plain, start + at - 1, start + at))) : null,

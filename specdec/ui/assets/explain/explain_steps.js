@@ -1,6 +1,7 @@
 // The three steps of a round: what each shows at a moment from 0 (not begun) to 1 (done).
 import { isShrunk } from "../lib/definitions.js";
 import { el } from "../lib/dom.js";
+import { UNTOLD, UNTOLD_WORDS } from "../race/lines.js";
 import {
   counted,
   inWords,
@@ -37,6 +38,8 @@ export function storyOf(race) {
     guesses: counted(round.draft.length, "guess", "guesses"),
     positions: counted(round.draft.length + 1, "position"),
     model: (lane.started.pair?.draft?.kind ?? "model") === "model",
+    server: lane.server,
+    untold: round.draft.map(({ token_id }) => token_id === null),
     longest: Math.max(draft ?? 0, check ?? 0, one ?? 0, times.round ?? 0, sum(times.alone ?? [])),
     pace: played && (PACES.find((pace) => played * pace <= LASTS) ?? 1),
   };
@@ -47,14 +50,16 @@ export const actsOf = (story) => [running(story), checking(story), settling(stor
 // 1: the guesses appear one after another, in their measured times.
 function running(story) {
   const { words, times, guesses, pace } = story;
-  const { node, marks } = lineOf(words);
+  const { node, marks } = lineOf(story);
   const rows = times.draft === null ? [] : [new Row(story, guesses, [["draft", times.draft]])];
   const took = times.draft === null ? "" : ` in ${milliseconds(times.draft)}`;
   return {
     title: story.model ? "The draft model guesses" : "The draft guesses",
-    caption: story.model
-      ? `The draft model is small and fast. It wrote ${guesses}, one after the other,${took}.`
-      : `The draft needs no second model. It found ${guesses}${took}.`,
+    caption: story.server
+      ? `The server drafted ${guesses}.${story.untold.includes(true) ? ` It tells only those that it kept: ${UNTOLD} is ${UNTOLD_WORDS}.` : ""}`
+      : story.model
+        ? `The draft model is small and fast. It wrote ${guesses}, one after the other,${took}.`
+        : `The draft needs no second model. It found ${guesses}${took}.`,
     spoken: `The guesses: ${marks.map((mark) => mark.textContent).join(", ")}.`,
     lines: [node],
     rows,
@@ -69,15 +74,16 @@ function running(story) {
 
 // 2: one pass over all positions, beside a pass over one position, on the same clock.
 function checking(story) {
-  const { round, words, times, guesses, positions, pace } = story;
-  const { node, last, marks } = lineOf(words);
+  const { round, times, guesses, positions, pace } = story;
+  const { node, last, marks } = lineOf(story);
   const read = last ? [last, ...marks] : marks;
   for (const mark of read) mark.classList.add("read");
   const rows = [];
-  if (times.one !== null) rows.push(new Row(story, "one position in one pass", [["one", times.one]], 1));
+  if (times.one !== null && !times.onServer)
+    rows.push(new Row(story, "one position in one pass", [["one", times.one]], 1));
   if (times.check !== null)
     rows.push(new Row(story, `${positions} in one pass`, [["verify", times.check]], round.draft.length + 1));
-  const longest = Math.max(times.one ?? 0, times.check ?? 0);
+  const longest = Math.max(...rows.map((row) => row.total), 0);
   const both = times.one !== null && times.check !== null;
   // Reading more cannot be less work, so a ratio below 1 says nothing about the method.
   const cause = times.oneIsLoop
@@ -90,7 +96,11 @@ function checking(story) {
     caption:
       `The target reads the last token and ${guesses} in one pass.` +
       (both && !doubt ? ` Checking ${positions} took ${ratioInWords(times.check / times.one)} writing one token.` : ""),
-    note: both ? `Medians of ${times.checks} passes like this one and of ${times.ones} passes ${plain}.${doubt}` : "",
+    note: times.onServer
+      ? "A server does not tell how long its passes took."
+      : both
+        ? `Medians of ${times.checks} passes like this one and of ${times.ones} passes ${plain}.${doubt}`
+        : "",
     lines: [node],
     rows,
     seconds: pace ? longest * pace : UNTIMED,
@@ -146,8 +156,9 @@ function settling(story) {
 
 // The text with the round's outcome, and the turn in which each token gets it. The correction comes at the first
 // rejected guess, before the discarded guesses.
-function outcomeOf({ round, words }, kept, finished = false) {
-  const { node, marks } = lineOf(words);
+function outcomeOf(story, kept, finished = false) {
+  const { round, words } = story;
+  const { node, marks } = lineOf(story);
   const turns = round.draft.map(({ status }, at) => ({
     mark: marks[at],
     kind: status,
@@ -179,7 +190,8 @@ function captionOf(round, kept) {
 function worthOf(times, count) {
   if (times.round === null || !times.alone) return "";
   const [tokens, them] = [counted(count, "token"), count === 1 ? "it" : "them"];
-  const alone = `Without guesses, our loop took ${milliseconds(sum(times.alone))} for ${them}.`;
+  const plain = times.oneIsLoop ? "our loop" : "plain generate";
+  const alone = `Without guesses, ${plain} took ${milliseconds(sum(times.alone))} for ${them}.`;
   return ` The round wrote ${tokens} in ${milliseconds(times.round)}. ${alone}`;
 }
 
@@ -194,8 +206,12 @@ function spokenOf({ round, words }, kept) {
 }
 
 // The end of the text before the round, and the guesses after it.
-function lineOf(words) {
-  const marks = words.guesses.map((piece) => chip(piece, "guessed"));
+function lineOf({ words, untold }) {
+  const marks = words.guesses.map((piece, at) => {
+    const mark = chip(piece, "guessed");
+    if (untold[at]) mark.title = UNTOLD_WORDS;
+    return mark;
+  });
   const last = words.last ? chip(words.last, "sd-last") : null;
   const context = el("span", "sd-howContext", words.context.replaceAll("\n", "\u21b5"));
   const node = el("p", "sd-howLine", "", [context, ...[...(last ? [last] : []), ...marks].flatMap(spaced)]);

@@ -30,10 +30,10 @@ export class Game {
   }
 
   // A race is shown, and the steps above show its round `story`.
-  open(race, { lane, round, model }) {
+  open(race, { lane, round, model, server }) {
     this.#race = race;
     this.#lane = lane;
-    this.#rival = model ? "draft model" : "draft";
+    this.#rival = server ? "server's draft" : model ? "draft model" : "draft";
     this.#results = [];
     this.#rounds = gameRounds(race, lane, round);
     this.said.textContent = "";

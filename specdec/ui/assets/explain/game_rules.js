@@ -49,7 +49,7 @@ export function choicesOf(race, lane, game, place) {
 // The models' own likely tokens at this place, the draft's guess first.
 function likelyAt(lane, game, place) {
   const at = game.start + place;
-  const guesses = [game.round.draft[place]?.token_id].filter((id) => id !== undefined);
+  const guesses = [game.round.draft[place]?.token_id];
   const tops = [];
   let start = 0;
   for (const round of lane.rounds) {
@@ -60,7 +60,7 @@ function likelyAt(lane, game, place) {
     if (at === added) tops.push(...topsOf(round));
     start += round.committed_ids.length;
   }
-  return [...guesses, ...tops];
+  return [...guesses, ...tops].filter((id) => id !== undefined && id !== null); // a server does not tell all guesses
 }
 
 const topsOf = ({ decision }) => [...(decision?.p ?? []), ...(decision?.q ?? [])].map(([id]) => id);

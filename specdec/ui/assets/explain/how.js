@@ -12,6 +12,8 @@ const FIRST = "Run a race on the Race tab first. Its words and its times are sho
 const NO_GUESSES = "The race that is shown made no guesses. Run one with \u03b3 1 or more on the Race tab.";
 const LOSSY = "The race that is shown used lossy acceptance, so this does not apply to it.";
 const OTHER = "The race that is shown used an acceptance rule of another package, so this does not apply to it.";
+const SERVER =
+  "Servers ran the race that is shown, and their engine decided by its own rule. The two rules below are those of specdec, which did not look at that decision; compare the two texts.";
 const BLOCK =
   "The race that is shown judged each draft as a block (Sun et al. 2403.10444): every place is tested, guesses are kept up to the last test that passes, and the replacement is drawn from norm(max(0, w p \u2212 q)), where w is the weight of the kept guesses. That is lossless too, and keeps more guesses.";
 
@@ -62,7 +64,7 @@ export function mount(element) {
       ["block", story.lane.block ? BLOCK : ""],
       ["top-k", LOSSY],
     ]);
-    other.textContent = notes.get(acceptance) ?? OTHER;
+    other.textContent = story.server ? SERVER : (notes.get(acceptance) ?? OTHER);
     other.hidden = !other.textContent;
     steps.open(story);
     game.open(race, story);
@@ -70,8 +72,8 @@ export function mount(element) {
   });
 }
 
-const ledeOf = (race, { round, lane }) =>
-  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab. ${originOf(race.begin)}. Words and times are this round's; medians are marked.`;
+const ledeOf = (race, { round, lane, server }) =>
+  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab. ${originOf(race.begin)}. ${server ? "The words are this round's." : "Words and times are this round's; medians are marked."}`;
 
 function reason(name, words) {
   const mark = el("span", "sd-howOurs", "this race");

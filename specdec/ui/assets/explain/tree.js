@@ -8,6 +8,9 @@ const LEDE =
 const COSTS =
   "Every branch is one more row to check, and here only one token more is counted per round, because nothing is recorded of what follows it.";
 
+const NOT_TOLD =
+  "A tree needs the draft's other choices. A server does not tell them, so none is drawn for the race that is shown.";
+
 // The rounds whose first rejected guess stood beside other choices of the draft, each with these choices' ids.
 function missesOf(lane) {
   return lane.rounds.flatMap((round) => {
@@ -34,6 +37,8 @@ export class Tree {
   // Shows the race of ``story``, or hides itself where the race does not have what it needs.
   open(race, story) {
     const { lane } = story;
+    this.node.hidden = false;
+    if (lane.server) return this.body.replaceChildren(el("p", "", NOT_TOLD));
     const misses = lane.started.params.temperature === 0 ? missesOf(lane) : [];
     const second = misses.filter(({ round, others }) => others[0] === round.token_id);
     this.node.hidden = misses.length === 0;

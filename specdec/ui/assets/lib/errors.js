@@ -1,8 +1,9 @@
 // One rule for every error of the page: it goes as soon as its cause may be gone, which is when a person changes a field
 // or begins something in the same part of the page. An error that names its setting (data-of) waits for that field.
 const PARTS = "#sd-change, #sd-bench-compare, [role=tabpanel]";
-const ACTS = "button:is(.sd-go, .sd-chip, .sd-again), #sd-run, #sd-check, #sd-load, #sd-whatif-race, .sd-files button";
-const ERRORS = ".sd-error, .sd-findings";
+const ACTS =
+  "button:is(.sd-go, .sd-chip, .sd-again), #sd-run, #sd-check, #sd-load, #sd-server-check, #sd-whatif-race, .sd-files button";
+const ERRORS = ".sd-error, .sd-findings, .sd-servers";
 // The tab Best gamma measures the race's prompt, so its errors may be about that.
 const [PROMPT, ABOUT_PROMPT] = ["#sd-prompt, #sd-chat, .sd-chip", "#sd-gamma-status, #sd-whatif-status"];
 const places = [];

@@ -7,7 +7,7 @@ export function defineOrigins(table) {
 }
 
 // Whether this page's server ran it.
-export const measuredHere = ({ origin }) => ["run", "startup"].includes(origin);
+export const measuredHere = ({ origin }) => ["run", "startup", "servers"].includes(origin);
 
 // With the file's name if there is one.
 export function originOf({ origin, name }) {

@@ -2,6 +2,7 @@
 import { el } from "./dom.js";
 import { addPlace } from "./errors.js";
 
+const QUEUE = "#sd-waiting, #sd-server-waiting"; // what the server says of the queue, for each tab that races
 const SLOW = 800; // milliseconds after which the page says why a race has not begun
 
 export class Status {
@@ -34,8 +35,8 @@ export class Status {
     if (!waiting && this.#running) this.clear();
     if (!waiting) return;
     // Found anew for each race: the page may have drawn this part again since the last one.
-    const told = document.querySelector("#sd-waiting");
-    if (told) this.#queue.observe(told, { childList: true, subtree: true, characterData: true });
+    for (const told of document.querySelectorAll(QUEUE))
+      this.#queue.observe(told, { childList: true, subtree: true, characterData: true });
     this.#sayAhead();
     this.#timer = setTimeout(() => (this.node.hidden = false), SLOW);
   }
@@ -61,7 +62,7 @@ export class Status {
   // The server's message about the queue, when it has sent one.
   #sayAhead() {
     if (this.#stopping) return;
-    const ahead = document.querySelector("#sd-waiting")?.textContent.trim();
+    const ahead = [...document.querySelectorAll(QUEUE)].map((told) => told.textContent.trim()).find(Boolean);
     this.node.textContent = ahead ? `Waiting: ${ahead}` : "Waiting: the machine is busy.";
   }
 }

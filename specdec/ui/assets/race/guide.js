@@ -9,7 +9,15 @@ const WORDS = [
   "Plain generate writes the same text with one pass a token, so it is still busy.",
 ];
 
+// The same for servers.
+const ON_SERVERS = [
+  WORDS[0],
+  "Each dark block is one round of the server: it drafts, and one pass checks all guesses.",
+  "The plain server writes the same text with one pass a token, so it is still busy.",
+];
+
 export class Guide {
+  #words = WORDS;
   #open = false; // whether this replay is guided
   #shown = -1;
 
@@ -22,19 +30,20 @@ export class Guide {
     place.append(this.node);
   }
 
-  // A replay plays from its start.
-  begin() {
+  // A replay plays from its start, of a race on servers or of another one.
+  begin(onServers = false) {
+    this.#words = onServers ? ON_SERVERS : WORDS;
     this.#open = !remembered();
   }
 
   // `part` of the replay is over, 0 to 1; null when it does not play.
   show(part) {
     if (!this.#open || (part === null && this.#shown < 0)) return; // it is about to play
-    const at = part === null ? WORDS.length : Math.floor(part * WORDS.length);
-    if (at >= WORDS.length) return this.#end();
+    const at = part === null ? this.#words.length : Math.floor(part * this.#words.length);
+    if (at >= this.#words.length) return this.#end();
     if (at === this.#shown) return;
     this.#shown = at;
-    this.node.textContent = WORDS[at];
+    this.node.textContent = this.#words[at];
     this.node.hidden = false;
     this.place.classList.add("guided");
   }

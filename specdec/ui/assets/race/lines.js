@@ -36,6 +36,10 @@ export class LineReader {
   }
 }
 
+// Stands for a guess that a server did not tell, and what is said of it.
+export const UNTOLD = "?";
+export const UNTOLD_WORDS = "a guess that the server did not tell";
+
 // A token may hold half a character, so text is made from bytes. Incomplete bytes wait for the next token.
 export class TokenText {
   #bytes;
@@ -58,11 +62,13 @@ export class TokenText {
     return piece;
   }
 
-  // The pieces that these tokens would add, without adding them.
+  // The pieces that these tokens would add, without adding them. A guess that a server did not tell has no id.
   peek(ids) {
     const decoder = new TextDecoder();
     decoder.decode(Uint8Array.from(this.#waiting), { stream: true });
-    return ids.map((id) => decoder.decode(Uint8Array.from(this.#bytes.get(id) ?? []), { stream: true }));
+    return ids.map((id) =>
+      id === null ? UNTOLD : decoder.decode(Uint8Array.from(this.#bytes.get(id) ?? []), { stream: true }),
+    );
   }
 }
 

@@ -33,6 +33,16 @@ export class Lane {
     return this.started.acceptance === "block" && this.started.params.temperature > 0;
   }
 
+  // What the server that ran it told of itself; null if no server did.
+  get server() {
+    return this.started.pair?.server ?? null;
+  }
+
+  // Whether its rounds are pieces of a server's answer, because the server did not tell its rounds.
+  get pieces() {
+    return this.server !== null && this.rounds.some((round) => round.draft === null);
+  }
+
   // Whether more rounds may come.
   get open() {
     return this.finished === null;
@@ -78,6 +88,11 @@ export class Race {
 
   constructor(begin) {
     this.begin = begin;
+  }
+
+  // Whether servers ran it.
+  get onServers() {
+    return this.runs.some((run) => [...run.values()].some((lane) => lane.server));
   }
 
   take(record) {

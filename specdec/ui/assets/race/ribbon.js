@@ -1,7 +1,7 @@
 // A lane's text, token by token, each drawn by its kind. A round is one joined block.
 import { chance, el } from "../lib/dom.js";
 import { word } from "../lib/words.js";
-import { TokenText } from "./lines.js";
+import { TokenText, UNTOLD_WORDS } from "./lines.js";
 import { kindsOf, momentOf } from "./race.js";
 
 export const KINDS = [
@@ -193,6 +193,10 @@ export class Ribbon {
     return missed.map((token, i) => {
       const about = { place: null, row: drafts.indexOf(token), guess: true };
       const mark = this.#token(pieces[i], token.status, round, token, about);
+      if (token.token_id === null) {
+        mark.classList.add("untold");
+        mark.title = UNTOLD_WORDS;
+      }
       // Not part of the text: a space before it is only a distance, so that the strike begins at the word.
       const trimmed = pieces[i].trimStart();
       if (trimmed && trimmed !== pieces[i]) {
@@ -264,7 +268,9 @@ const percent = (share) => `${(share * 100).toFixed(share < 0.0995 && share > 0 
 function describe({ piece, kind, round, draft }, bytes, block) {
   const parts = [`round ${round.index}`, WORDS[kind]];
   if (draft) {
-    if (kind === "correction") parts.push(`the guess was ${quoted(textOf(draft.token_id, bytes))}`);
+    const untold = draft.token_id === null;
+    if (untold) parts.push(kind === "correction" ? "in place of a guess that the server did not tell" : UNTOLD_WORDS);
+    else if (kind === "correction") parts.push(`the guess was ${quoted(textOf(draft.token_id, bytes))}`);
     if (known(draft.draft_confidence)) parts.push(`the draft's confidence was ${percent(draft.draft_confidence)}`);
     if (known(draft.draw)) {
       parts.push(`q ${chance(draft.draft_prob)}`, `p ${chance(draft.target_prob)}`);
@@ -274,7 +280,8 @@ function describe({ piece, kind, round, draft }, bytes, block) {
       parts.push(`the target's own choice: ${quoted(textOf(draft.target_token_id, bytes))}`);
     }
   }
-  const shown = piece === "" ? "part of a character" : quoted(piece);
+  const untold = draft?.token_id === null && kind !== "correction";
+  const shown = piece === "" ? "part of a character" : untold ? piece : quoted(piece);
   return { shown, kind, rest: ` \u00b7 ${parts.join(" \u00b7 ")}` };
 }
 

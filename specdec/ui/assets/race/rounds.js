@@ -2,7 +2,7 @@
 // chart. A round that is chosen elsewhere moves it there.
 import { chance, el, narrow, NONE, onWidth, sign } from "../lib/dom.js";
 import { decisionOf } from "./decision.js";
-import { TokenText, visible } from "./lines.js";
+import { TokenText, UNTOLD_WORDS, visible } from "./lines.js";
 import { labelOf } from "../lib/lanes.js";
 import { kindsOf } from "./race.js";
 
@@ -26,6 +26,7 @@ const BLOCK = new Map([
   ["min(1, p/q)", ["Block test", "the probability that the test of the draft up to here passes"]],
   ["Draw", ["Draw", "guesses are kept up to the last draw below its block test"]],
 ]);
+const GUESS = 1;
 const SAMPLED = 3; // the first of the columns that only sampling needs
 const RESULTS = { accepted: "kept", rejected: "not kept", discarded: "discarded" };
 // The ways of a combination in a sentence; another way has the name of its kind.
@@ -244,7 +245,7 @@ export class RoundCard {
   #head() {
     const last = this.#lane.rounds.length - 1;
     const lane = this.#lane.key === "speculative" ? "" : ` \u00b7 ${labelOf(this.#lane.key)}`;
-    this.title.textContent = `Round ${this.#index} of ${last}${lane}`;
+    this.title.textContent = `${this.#lane.pieces ? "Piece" : "Round"} ${this.#index} of ${last}${lane}`;
     this.slider.setAttribute("aria-valuetext", this.title.textContent);
     // Not disabled, because a disabled button loses the keyboard's place.
     this.back.setAttribute("aria-disabled", String(this.#index === 0));
@@ -273,7 +274,12 @@ export class RoundCard {
     return [
       step("Context", [standing]),
       ...(round.draft?.length
-        ? [step("Check", [this.#table(round, guesses), el("p", "sd-stepWords", `${guessedBy(round)}${took(round)}`)])]
+        ? [
+            step("Check", [
+              this.#table(round, guesses),
+              el("p", "sd-stepWords", `${guessedBy(round)}${took(round)}${toldOf(this.#lane, round)}`),
+            ]),
+          ]
         : []),
       step("Outcome", [
         el("p", "sd-outcome", "", this.#outcome(round, earlier.length)),
@@ -286,6 +292,7 @@ export class RoundCard {
   #outcomeWords(round) {
     const kept = (round.draft ?? []).filter((token) => token.status === "accepted").length;
     const all = count(round.committed_ids.length, "token");
+    if (this.#lane.pieces) return `${all} in one piece of the answer; this server does not tell its rounds.`;
     if (round.draft === null) return `${all} from one target pass; this lane does not report its guesses.`;
     if (!round.draft.length)
       return round.index
@@ -356,7 +363,12 @@ export class RoundCard {
         if (values[column] === NONE) cell.classList.add("none");
         [cell.dataset.label] = this.#wordsOf(column);
         const last = column === COLUMNS.length - 1;
-        cell.append(el("span", last ? `sd-token ${status}` : "", values[column]));
+        const shown = el("span", last ? `sd-token ${status}` : "", values[column]);
+        if (column === GUESS && round.draft[place].token_id === null) {
+          shown.title = UNTOLD_WORDS;
+          shown.classList.add("untold");
+        }
+        cell.append(shown);
         return cell;
       });
       const row = el("tr", status, "", cells);
@@ -389,6 +401,15 @@ const milliseconds = (seconds) => `${(seconds * 1000).toFixed(1)}\u00a0ms`;
 
 // Which way guessed, where a pair drafts in more than one.
 const guessedBy = ({ drafted_by: way }) => (way ? `Guessed by ${WAYS.get(way) ?? way}. ` : "");
+
+// What a server does not tell of a round.
+function toldOf({ server }, { draft }) {
+  if (!server) return "";
+  const untold = draft.some((token) => token.token_id === null);
+  return untold
+    ? "A server tells how many guesses it did not keep, not which (?), and no probabilities."
+    : "A server tells no probabilities.";
+}
 
 // The times of a round's passes.
 function took(round) {

@@ -64,8 +64,8 @@ export class Stage {
     this.why.hide();
     this.more.hidden = true;
     this.verdict.reset(race);
-    this.texts.place(lanes, race.asked);
-    this.strip.place(lanes);
+    this.texts.place(lanes, race.asked, race.onServers);
+    this.strip.place(lanes, race.onServers);
     this.chart.words = "Tokens written over seconds; the race is running.";
     this.chart.start(race.asked);
   }
@@ -123,7 +123,7 @@ export class Stage {
     const { race } = this;
     const seen = () => {
       if (race !== this.race) return;
-      this.guide.begin();
+      if ([...race.lanes.values()].every((lane) => !lane.pieces)) this.guide.begin(race.onServers);
       this.replay.restart();
     };
     if (!document.hidden) return seen();

@@ -11,6 +11,9 @@ const ROOM = 74; // pixels right of the longest lane, for its time
 const SHORT = { generate: "Plain", assisted: "Assisted", speculative: "Speculative" };
 const CELLS = { accepted: "bar-draft", correction: "correction-mark", target: "bar-rest", unknown: "bar-rest" };
 
+const KEY = { draft: "draft pass", verify: "target pass", cell: "token written, below its pass" };
+const ON_SERVERS = { verify: "round of the server, drafting included", cell: "token written, below its round" };
+
 export class Strip {
   // lane key -> { lane, track, canvas, cover, lit, current, end, drawn: rounds on the canvas, most: tokens of a pass }
   #rows = new Map();
@@ -26,19 +29,17 @@ export class Strip {
     this.focus = focus;
     focus.add(this);
     this.rows = el("div", "sd-stripRows");
-    const key = [
-      ["draft", "draft pass"],
-      ["verify", "target pass"],
-      ["cell", "token written, below its pass"],
-    ].map(([name, words]) => el("li", `sd-stripKey ${name}`, words));
+    this.key = el("ul");
     this.words = el("span", "sd-stripWords");
     this.node = el("section", "sd-strip", "", [this.rows]);
-    this.foot = el("div", "sd-stripFoot", "", [el("ul", "", "", key), this.words]);
+    this.foot = el("div", "sd-stripFoot", "", [this.key, this.words]);
+    this.#name(false);
     this.node.setAttribute("aria-label", "Passes, true to scale");
     onLook(this.rows, () => this.draw());
   }
 
-  place(lanes) {
+  place(lanes, onServers = false) {
+    this.#name(onServers);
     this.#rows = new Map();
     this.#seconds = 0;
     this.#moment = null;
@@ -65,6 +66,12 @@ export class Strip {
         ]),
       ),
     );
+  }
+
+  // The legend. A server tells no times of its passes.
+  #name(onServers) {
+    const kinds = Object.entries(onServers ? ON_SERVERS : KEY);
+    this.key.replaceChildren(...kinds.map(([name, words]) => el("li", `sd-stripKey ${name}`, words)));
   }
 
   start(lane) {
@@ -171,7 +178,10 @@ export class Strip {
     end.style.left = `${this.#x(lane.duration) + 8}px`;
     end.textContent = `${lane.duration.toFixed(lane.duration < 10 ? 2 : 1)}\u00a0s`;
     const passes = Math.max(0, lane.rounds.length - 1);
-    track.setAttribute("aria-label", `${labelOf(lane.key)}: ${passes} target passes in ${end.textContent}`);
+    track.setAttribute(
+      "aria-label",
+      `${labelOf(lane.key)}: ${passes} ${lane.pieces ? "pieces of the answer" : "target passes"} in ${end.textContent}`,
+    );
   }
 
   // An empty canvas with room for this many tokens below a pass. The first round, the prompt's, is not drawn.
@@ -202,7 +212,8 @@ export class Strip {
       block(from, to - from, "bar-rest"); // it does not report the times of its passes
     else {
       const guesses = round.draft.length;
-      for (let at = 0; at < guesses; at++) block(from + (draft * at) / guesses, draft / guesses, "bar-draft", 0.5);
+      for (let at = 0; draft > 0 && at < guesses; at++)
+        block(from + (draft * at) / guesses, draft / guesses, "bar-draft", 0.5);
       const target = lane.key === "speculative" ? "bar-verify" : "plain";
       block(from + draft, Math.min(check, to - from - draft), target);
     }

@@ -1,6 +1,7 @@
 // The texts of a race: plain and speculative side by side, in boxes of the same height. Below them is the legend, or
 // the token under the pointer. Further lanes are in folds.
 import { el, fold } from "../lib/dom.js";
+import { exactnessOf } from "../lib/definitions.js";
 import { labelOf } from "../lib/lanes.js";
 import { word } from "../lib/words.js";
 import { Ribbon, legend } from "./ribbon.js";
@@ -8,6 +9,9 @@ import { Ribbon, legend } from "./ribbon.js";
 const MAIN = ["generate", "speculative"];
 const LINE = 26; // pixels of a line, as in the style
 const SHORT = 64; // tokens; a text of so many fits into lower boxes, which leave room for the round below
+
+const NAMES = { generate: "Plain generate", speculative: "Speculative" };
+const SERVERS = { generate: "Plain server", speculative: "Speculative server" };
 
 // Whether a text continues below its box.
 const cue = (body) => body.classList.toggle("more", body.scrollTop + body.clientHeight < body.scrollHeight - LINE / 2);
@@ -40,7 +44,7 @@ export class Texts {
   }
 
   // A place for each lane of a race, in the order of the race.
-  place(lanes, asked) {
+  place(lanes, asked, onServers = false) {
     this.boxes.classList.toggle("short", asked <= SHORT);
     this.#boxes = new Map();
     for (const lane of lanes) {
@@ -50,9 +54,12 @@ export class Texts {
       if (MAIN.includes(lane)) {
         const body = el("div", "sd-boxBody", "", [ribbon.node]);
         body.addEventListener("scroll", () => cue(body), { passive: true });
-        const name = el("h2", "", "", [word(lane, lane === "generate" ? "Plain generate" : labelOf(lane))]);
-        const node = el("div", `sd-box ${lane}`, "", [el("div", "sd-boxHead", "", [name, status]), body]);
-        this.#boxes.set(lane, { ribbon, status, node, body });
+        const named = onServers ? word(`${lane}:server`, SERVERS[lane]) : word(lane, NAMES[lane]);
+        const head = el("div", "sd-boxHead", "", [el("h2", "", "", [named]), status]);
+        const server = el("p", "sd-boxServer"); // what the server told; hidden in other races
+        server.hidden = !onServers;
+        const node = el("div", `sd-box ${lane}`, "", [head, server, body]);
+        this.#boxes.set(lane, { ribbon, status, server, node, body });
       } else this.#boxes.set(lane, { ribbon, status, node: fold("", `${labelOf(lane)} text`, [ribbon.node]) });
     }
     const of = (main) => [...this.#boxes].filter(([lane]) => MAIN.includes(lane) === main).map(([, box]) => box.node);
@@ -66,6 +73,13 @@ export class Texts {
     const box = this.#boxes.get(lane.key);
     box?.ribbon.start(race, lane);
     box?.node.classList.remove("done", "winner", "computed");
+    if (box?.server && lane.server) {
+      const { model, engine, version, exact, ids } = lane.server;
+      const said = [model, [engine, version].filter(Boolean).join(" "), exactnessOf(exact)];
+      box.server.textContent =
+        said.join(" \u00b7 ") + (ids ? "" : " It told no token ids: a token is a piece of text.");
+      box.server.title = box.server.textContent; // its end may be cut
+    }
     if (box?.body) box.body.scrollTop = 0;
   }
 

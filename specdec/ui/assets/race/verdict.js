@@ -8,6 +8,9 @@ import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 const SHOWN = 60; // characters of the prompt in the caption
 const LONG = 200; // characters; a longer sentence is set smaller on a phone, so that both texts stay in view
 
+const MEASURING = "Measuring on this machine. The lanes run one after the other, with the same prompt and settings.";
+const ASKING = "Measuring from this machine. The servers answer in turns, with the same prompt and settings.";
+
 export function conclude(headline, sentence) {
   headline.textContent = sentence;
   headline.classList.toggle("long", sentence.length > LONG);
@@ -50,13 +53,7 @@ export class VerdictPanel {
   reset(race) {
     this.node.style.minHeight = "";
     this.factor.hidden = this.warning.hidden = this.caption.hidden = this.changed.hidden = true;
-    this.from.replaceChildren(
-      el(
-        "span",
-        "",
-        "Measuring on this machine. The lanes run one after the other, with the same prompt and settings.",
-      ),
-    );
+    this.from.replaceChildren(el("span", "", race.onServers ? ASKING : MEASURING));
     this.notes.hidden = true;
     this.#lanes = new Map(race.begin.lanes.map((key) => [key, el("dd", "", "waiting")]));
     const parts = [...this.#lanes].map(([key, value]) => el("div", "", "", [el("dt", "", labelOf(key)), value]));
@@ -139,6 +136,8 @@ export class VerdictPanel {
     const [words, repeat] = here ? ["Repeat \u00d75", true] : ["Run it here", false];
     const origin = el("strong", "", [originOf(begin), ...facts.filter(Boolean)].join(" \u00b7 "));
     origin.title = origin.textContent; // a low window may cut its end
+    // The loaded pair cannot repeat what servers did; the tab that asks them can.
+    if (race.onServers) return [origin];
     return [
       origin,
       button("sd-action small sd-again", words, () => this.again(repeat)),

@@ -17,6 +17,7 @@ const RULE = "#e5e7eb";
 const PASS = { plain: "#5b6472", draft: "#7fb0ea", verify: BLUE, rest: "#d5dae1" };
 const CELL = { accepted: "#a9cdf6", correction: "#f0a030", bonus: "#374151", target: "#c3c9d2", unknown: "#c3c9d2" };
 const LANES = { generate: "Plain generate", "speculative:0": "Our loop, no draft", speculative: "Speculative" };
+const SERVERS = { generate: "Plain server", speculative: "Speculative server" };
 
 // The content of the picture. `address` is that of the page.
 export function cardOf(race, address) {
@@ -48,7 +49,8 @@ function barOf(lane) {
     return { start: lane.seconds[at], whole, draft, verify, kinds: kindsOf(round) };
   });
   const seconds = lane.end?.duration ?? `${lane.duration.toFixed(2)}\u00a0s`;
-  return { key: lane.key, label: LANES[lane.key], seconds, duration: lane.duration, rounds };
+  const { [lane.key]: label } = lane.server ? SERVERS : LANES;
+  return { key: lane.key, label, server: lane.server !== null, seconds, duration: lane.duration, rounds };
 }
 
 // An address that others can open; otherwise the project's name.
@@ -130,7 +132,9 @@ function drawLanes(pen, lanes, write) {
   const kinds = new Set(lanes.flatMap((lane) => lane.rounds.flatMap((round) => round.kinds)));
   const named = [
     ...(lanes.some((lane) => lane.rounds.some((round) => round.kinds.includes("accepted")))
-      ? [[PASS.draft, "draft passes"], [PASS.verify, "target passes"]] // prettier-ignore
+      ? lanes.some((lane) => lane.server)
+        ? [[PASS.verify, "rounds of the server"]]
+        : [[PASS.draft, "draft passes"], [PASS.verify, "target passes"]] // prettier-ignore
       : []),
     ...[["accepted", "guess kept"], ["correction", "correction"], ["bonus", "bonus token"]] // prettier-ignore
       .filter(([kind]) => kinds.has(kind))

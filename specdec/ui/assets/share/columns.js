@@ -21,6 +21,10 @@ export class Numbering {
   }
 }
 
+// A guess without an id, as a server tells it, is marked in a column of its own, which only a lane with such guesses has.
+export const hasUntold = ({ rounds }) =>
+  rounds.some((round) => draftOf(round).some(({ token_id }) => token_id === null));
+
 export function packLane(lane, earlier, bits, numbering) {
   const { rounds, finished } = lane;
   const of = (status) => rounds.map((round) => draftOf(round).filter((token) => token.status === status));
@@ -33,7 +37,9 @@ export function packLane(lane, earlier, bits, numbering) {
   bits.column(rounds.map((round) => Number(round.draft === null)));
   bits.column(of("rejected").map((tokens) => tokens.length));
   bits.column(of("discarded").map((tokens) => tokens.length));
-  bits.column(missed.map((token) => numbering.code(token.token_id)));
+  if (hasUntold(lane)) bits.column(missed.map((token) => Number(token.token_id === null)));
+  const told = missed.filter((token) => token.token_id !== null);
+  bits.column(told.map((token) => numbering.code(token.token_id)));
   bits.number(
     Number(rounds.every((round) => draftOf(round).every((token) => token.target_token_id === choiceOf(round, token)))),
   );
@@ -45,12 +51,15 @@ export function packLane(lane, earlier, bits, numbering) {
   if (finished) bits.column([tenths(finished.prefill_seconds), tenths(finished.elapsed_seconds)]);
 }
 
-// Its rounds and, if there was one, its end. `earlier` are the rounds of the lanes before it.
-export function unpackLane(earlier, bits, numbering) {
+// Its rounds and, if there was one, its end. `earlier` are the rounds of the lanes before it; `untold` says whether some
+// of its guesses have no id.
+export function unpackLane(earlier, bits, numbering, untold = false) {
   const same = bits.number();
   const written = same ? earlier[same - 1].flatMap((round) => round.committed_ids) : ids(bits, numbering);
   const [kinds, kept, blind, rejected, discarded] = Array.from({ length: 5 }, () => bits.column());
-  const missed = ids(bits, numbering);
+  const unknown = untold ? bits.column() : null;
+  const told = ids(bits, numbering);
+  const missed = unknown ? unknown.map((none) => (none ? null : told.shift())) : told;
   const choices = bits.number();
   const draft = unpackTimes(bits);
   const verify = unpackTimes(bits);

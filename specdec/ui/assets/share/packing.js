@@ -1,7 +1,7 @@
 // A race as few bytes for a link: facts and token texts as packed text, rounds as columns of small numbers. It has
 // token texts, statuses and times, but no probabilities.
 import { BitWriter } from "./bit_coding.js";
-import { Numbering, packLane, unpackLane } from "./columns.js";
+import { Numbering, hasUntold, packLane, unpackLane } from "./columns.js";
 import { OtherVersion, join, seal, unseal } from "./envelope.js";
 import { labelOf, laneKeys, laneOf } from "../lib/lanes.js";
 import { ruleOf, withNames, withoutNames } from "./nameless.js";
@@ -34,12 +34,13 @@ export async function unpack(bytes) {
   const numbering = new Numbering();
   const prompt_ids = bits.column().map((code) => numbering.id(code));
   const found = [];
-  for (const _ of lanes)
+  for (const [, , , , untold] of lanes)
     found.push(
       unpackLane(
         found.map(({ rounds }) => rounds),
         bits,
         numbering,
+        Boolean(untold),
       ),
     );
   let at = 0;
@@ -74,20 +75,26 @@ function factsOf(race, lanes) {
 }
 
 // What is not a round: the lane's key, its first line, and the label at the end of its line; of that only the time if
-// the rest follows from the rounds. After them, where a pair drafts in more than one way, which of them guessed.
-function laneFacts({ key, started, rounds, end }) {
+// the rest follows from the rounds. After them, where a pair drafts in more than one way, which of them guessed; and 1
+// where a server did not tell some of its guesses.
+function laneFacts(lane) {
+  const { key, started, rounds, end } = lane;
   const short = { ...started, version: null, lane: null, prompt_ids: null, tokens: null };
   const follows = end && alike(end, endOf(key, rounds, end.duration));
-  return [key, withoutNames(short, STARTED), follows ? end.duration : end, ...waysOf(rounds)];
+  return [key, withoutNames(short, STARTED), follows ? end.duration : end, ...waysOf(lane)];
 }
 
-// The ways that guessed, and for each round the number of its way, 0 for none; nothing if no round names one.
-function waysOf(rounds) {
+// The ways that guessed, and for each round the number of its way, 0 for none; nothing if no round names one. Then the
+// mark of untold guesses.
+function waysOf(lane) {
+  const { rounds } = lane;
   const ways = [...new Set(rounds.flatMap(({ drafted_by: way }) => way ?? []))];
-  return ways.length ? [[ways, rounds.map(({ drafted_by: way }) => ways.indexOf(way) + 1)]] : [];
+  const named = ways.length ? [ways, rounds.map(({ drafted_by: way }) => ways.indexOf(way) + 1)] : null;
+  return hasUntold(lane) ? [named, 1] : named ? [named] : [];
 }
 
-function withWays(rounds, [ways, places] = [[], []]) {
+function withWays(rounds, found) {
+  const [ways, places] = found ?? [[], []];
   return rounds.map((round, at) => (places[at] ? { ...round, drafted_by: ways[places[at] - 1] } : round));
 }
 

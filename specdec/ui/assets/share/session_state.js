@@ -5,7 +5,7 @@ import { readRecording } from "../race/race.js";
 
 const LARGEST = 2e6; // characters of a kept race
 const [FORM, RACE] = ["specdec-form", "specdec-race"];
-const KEPT = ["run", "link", "file"]; // origins; the page's own first race is shown again by itself
+const KEPT = ["run", "servers", "link", "file"]; // origins; the page's own first race is shown again by itself
 
 // The values of the form to restore, or null.
 const broughtBack = new Set(); // the groups of fields that were restored

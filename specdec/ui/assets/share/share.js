@@ -47,8 +47,9 @@ export class Share {
     this.code = el("div", "sd-code");
     const summary = el("summary", "sd-shareButton", "Share");
     this.node = el("details", "sd-share", "", [summary, (this.panel = el("div", "sd-sharePanel"))]);
+    this.ofForm = served(section("These settings", this.settings.node));
     this.ofRace = [
-      served(section("These settings", this.settings.node)),
+      this.ofForm,
       section("This run", this.run.node, this.runWords),
       section("Picture", this.picture.node, this.noPicture),
       section(
@@ -90,14 +91,20 @@ export class Share {
 
   #refresh() {
     this.#draw();
-    if (this.node.open && tabShown() === "race") this.#fill();
+    if (this.node.open && this.#showsRace(tabShown())) this.#fill();
   }
 
   // The parts of the open tab, while the menu is open.
   #draw() {
     const tab = this.node.open ? tabShown() : "race";
-    const parts = tab === "race" ? this.ofRace : partsOf(tab);
+    const parts = this.#showsRace(tab) ? this.ofRace : partsOf(tab);
+    this.ofForm.hidden = tab !== "race"; // the other tab with a race has another form
     if (parts[0] !== this.panel.firstChild) this.panel.replaceChildren(...parts);
+  }
+
+  // Whether the shown race is on this tab.
+  #showsRace(tab) {
+    return tab === "race" || (tab === "your-server" && Boolean(this.#race?.onServers));
   }
 
   async #fill() {

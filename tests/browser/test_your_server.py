@@ -1,0 +1,111 @@
+"""What a person does on the tab Your server, with small servers on this machine."""
+
+from __future__ import annotations
+
+import pytest
+from server_standins import StandIn
+
+from browser.conftest import go_to, launch, notes, settle, skip, text, visit
+from specdec.servers.address import Address
+from specdec.ui.jobs.limits import PUBLIC
+
+pytestmark = pytest.mark.xdist_group("browser servers")
+
+
+def raced(page) -> None:
+    before = page.evaluate("window.specdec.verdicts + window.specdec.errors")
+    page.click("#sd-server-start")
+    page.wait_for_function(f"window.specdec.verdicts + window.specdec.errors > {before} && !window.specdec.running")
+    skip(page)
+    settle(page)
+
+
+def test_two_servers_are_checked_raced_and_looked_at(page) -> None:
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        go_to(page, "Your server")
+        assert "vllm serve MODEL --port 8001" in text(page, "#sd-server-help")
+        page.fill("#sd-server-plain input", other.url)
+        page.fill("#sd-server-spec input", plain.url)
+        page.click("#sd-server-check")
+        page.wait_for_selector("#sd-server-state .sd-bad")
+        assert "it speculates" in text(page, "#sd-server-state")
+        for _ in range(100):  # Gradio may write the last value of a check once more when the listener ends
+            page.fill("#sd-server-plain input", "")
+            page.fill("#sd-server-plain input", plain.url)
+            settle(page)
+            if not page.locator("#sd-server-state li").count():
+                break
+        assert not page.locator("#sd-server-state li").count(), "what was found holds no longer"
+        page.fill("#sd-server-spec input", other.url)
+        page.click("#sd-server-check")
+        page.wait_for_selector("#sd-server-state li + li")
+        state = text(page, "#sd-server-state")
+        assert "no speculation. It told each round." in state and "up to 4 guesses a step" in state
+        page.fill("#sd-server-tokens input[type=number]", "40")
+        raced(page)
+        assert page.is_visible("#sd-server-live .sd-boxes") and not page.is_visible("#sd-live .sd-boxes")
+        assert text(page, ".sd-box.generate h2") == "Plain server"
+        assert text(page, "#sd-server-live .sd-verdictOrigin strong").startswith(
+            "Measured from this machine, on running"
+        )
+        assert "Identical text: 40 of 40 tokens." in notes(page)
+        page.check("#sd-misses")
+        assert set(page.locator(".sd-box.speculative .untold:visible").all_inner_texts()) == {"?"}
+        page.click(".sd-box.speculative .untold >> nth=0")
+        assert "a guess that the server did not tell" in text(page, ".sd-point")
+        page.click(".sd-shareButton")
+        page.wait_for_function("document.querySelector('[aria-label=\"Link to this run\"]').value.includes('#run=')")
+        assert not page.is_visible('[aria-label="Link to these settings"]')
+        link = page.input_value('[aria-label="Link to this run"]')
+        page.click(".sd-shareButton")
+        go_to(page, "Race")
+        assert page.is_visible("#sd-live .sd-boxes") and text(page, ".sd-box.speculative h2") == "Speculative server"
+        assert not page.is_visible(".sd-again")
+        go_to(page, "Your server")
+        assert page.is_visible("#sd-server-live .sd-boxes")
+        for secret in (plain.url, other.url, str(other.port)):
+            assert secret not in link
+
+
+@pytest.mark.full
+def test_a_servers_race_is_stopped_fails_in_a_sentence_and_a_recorded_one_opens(page) -> None:
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        go_to(page, "Your server")
+        page.fill("#sd-server-plain input", plain.url)
+        page.fill("#sd-server-spec input", other.url)
+        other.go_on.clear()
+        page.click("#sd-server-start")
+        page.wait_for_selector("#sd-server-stop:visible")
+        assert not page.is_visible("#sd-server-start")
+        page.click("#sd-server-stop")
+        other.go_on.set()
+        page.wait_for_function("!window.specdec.running")
+        assert page.is_visible("#sd-server-start")
+        page.fill("#sd-server-spec input", "http://127.0.0.1:1")
+        page.click("#sd-server-start")
+        page.wait_for_selector("#sd-server-said .sd-error:visible")
+        assert "The server spec cannot be reached." in text(page, "#sd-server-said")
+        page.click("#sd-server-recorded")
+        page.wait_for_function("window.specdec.origin === 'gallery'")
+        skip(page)
+        assert page.is_visible("#sd-server-live .sd-boxes") and "vLLM 0.32.0" in text(page, ".sd-boxServer >> nth=1")
+
+
+@pytest.mark.full
+def test_visitors_use_the_servers_that_were_named_and_type_none(browser, slot) -> None:
+    with StandIn("plain") as plain, StandIn("vllm") as fast, StandIn("vllm") as other:
+        named = [Address("mine", plain.url), Address("fast", fast.url), Address("other", other.url)]
+        demo, address = launch(slot, PUBLIC, None, None, 0, named)
+        with visit(browser, address) as page:
+            page.goto(address)
+            page.wait_for_function("window.specdec?.mounted")
+            go_to(page, "Your server")
+            assert not page.locator("#sd-server-plain, #sd-server-model").count()
+            assert text(page, "#sd-server-spec").split()[-2:] == ["fast", "other"]
+            raced(page)
+            assert "plain server" in text(page, "#sd-server-live .sd-headline")
+            assert fast.asked and not other.asked
+            told = page.content()
+            for server in (plain, fast, other):
+                assert server.url not in told
+        demo.close()

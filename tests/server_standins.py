@@ -1,0 +1,138 @@
+"""Small servers on this machine that answer as inference servers do, for tests without one.
+
+``vllm`` tells every round, as vLLM 0.32 does with ``--per-request-spec-decode-metrics detailed``; ``plain`` is the same
+without speculation; ``text`` speaks OpenAI's protocol and tells nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal
+
+Kind = Literal["plain", "vllm", "text"]
+PROMPT = "Once upon a time"
+PIECES = [PROMPT[:4], " upon", " a", " time"]
+STORY = (
+    ", a robot named Spot lived in a small house. It liked to sing, and it sang for the birds in the garden . One day "
+    "a big cat came in, and the robot hid its red ball under a tree. The cat was kind, so they played until dark ."
+)
+WORDS = [f" {word}" for word in STORY.split(" ")[1:]]
+GUESSES = 4
+KEPT = (2, 4, 0, 3, 4, 1, 4, 2)  # of the guesses of each step, again and again
+PIECE_OF = dict(enumerate([*PIECES, ",", *WORDS]))
+
+
+class StandIn:
+    """A server of a kind, in a ``with`` statement. ``asked`` has each request: its path, its headers and its body.
+
+    While ``go_on`` is clear, an answer waits before its next piece.
+    """
+
+    def __init__(self, kind: Kind):
+        self.kind, self.asked, self.go_on = kind, [], threading.Event()  # type: ignore[var-annotated]
+        self.go_on.set()
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._http.daemon_threads = True
+        self._http.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that left
+
+    @property
+    def port(self) -> int:
+        return int(self._http.server_address[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> StandIn:
+        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.go_on.set()
+        self._http.shutdown()
+        self._http.server_close()
+
+    def page(self, path: str) -> Any:
+        """What a GET answers; None for no such page."""
+        if path == "/v1/models":
+            return {"data": [{"id": "tiny", "owned_by": "somebody" if self.kind == "text" else "vllm"}]}
+        if path == "/version" and self.kind != "text":
+            return {"version": "0.32.0"}
+        if path == "/metrics" and self.kind != "text":
+            names = ["vllm:num_requests_running"]
+            if self.kind == "vllm":
+                counted = ("drafts", "draft_tokens", "accepted_tokens")
+                names += [f"vllm:spec_decode_num_{name}_total" for name in counted]
+            return "".join(f"{name} 0.0\n" for name in names)
+        return None
+
+    def events(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The events of a completion."""
+        ids = [len(PIECES) + at % (len(WORDS) + 1) for at in range(body["max_tokens"])]
+        sizes, accepted = [1], []
+        while sum(sizes) < len(ids):
+            kept = KEPT[len(accepted) % len(KEPT)] if self.kind == "vllm" else 0
+            sizes.append(kept + 1)
+            accepted.append(kept)
+        at = 0
+        for size in sizes:
+            taken = ids[at : at + size]
+            at += size
+            choice: dict[str, Any] = {"text": "".join(PIECE_OF[i] for i in taken), "finish_reason": None}
+            choice["finish_reason"] = "length" if at >= len(ids) else None
+            if self.kind != "text":
+                choice["token_ids"] = taken
+                choice["prompt_token_ids"] = list(range(len(PIECES)))
+            yield {"choices": [choice]}
+        last: dict[str, Any] = {"choices": [], "usage": {"completion_tokens": len(ids)}}
+        if self.kind == "vllm":
+            steps = {"per_step_accepted": accepted, "per_step_drafted": [GUESSES] * len(accepted)}
+            last["metrics"] = {"speculative_decoding": {"num_spec_tokens": GUESSES, **steps}}
+        yield last
+
+
+def _handler(server: StandIn) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            server.asked.append((self.path, dict(self.headers), None))
+            self._answer(server.page(self.path))
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            server.asked.append((self.path, dict(self.headers), body))
+            if self.path == "/detokenize" and server.kind != "text":
+                return self._answer({"prompt": "".join(PIECE_OF[i] for i in body["tokens"])})
+            if self.path not in ("/v1/completions", "/v1/chat/completions"):
+                return self._answer(None)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.close_connection = True
+            try:
+                for event in server.events(body):
+                    server.go_on.wait()
+                    self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
+                    self.wfile.flush()
+                self.wfile.write(b"data: [DONE]\n\n")
+            except OSError:  # the client has left
+                pass
+            return None
+
+        def _answer(self, found: Any) -> None:
+            text = (found if isinstance(found, str) else json.dumps(found or {})).encode()
+            self.send_response(404 if found is None else 200)
+            self.send_header("Content-Type", "text/plain" if isinstance(found, str) else "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+    return Handler

@@ -1,0 +1,315 @@
+"""The tab that races servers, and what keeps a visitor from having an address opened, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+from fakes import random_table, table_pair
+from server_standins import PROMPT, StandIn
+
+import specdec
+from specdec.cli.parsers import parser_of
+from specdec.errors import InvalidInput
+from specdec.events import SamplingParams
+from specdec.report import recording
+from specdec.servers.address import Address, connected, named_address
+from specdec.servers.client import Client
+from specdec.ui.jobs import server_race
+from specdec.ui.jobs.context import JobContext
+from specdec.ui.jobs.limits import LOCAL, PUBLIC, Limits
+from specdec.ui.jobs.log import LOG as JOBS
+from specdec.ui.jobs.log import JobLog
+from specdec.ui.jobs.server_race import ServerRace, look_at, server_stream
+from specdec.ui.page import Page, build
+from specdec.ui.server.launch import serve
+from specdec.ui.tabs.your_server import ServerTab
+from tests.load.web import Heard, Web, an_address
+
+KEY = "sk-very-secret"
+
+
+class Kept(JobLog):
+    """Keeps what is written about jobs, prompts and reasons included."""
+
+    def __init__(self) -> None:
+        super().__init__(prompts=True)
+
+
+@pytest.fixture
+def log(monkeypatch) -> Iterator[list[str]]:
+    """Every line that the log of a page has, with prompts and reasons (``log_to_terminal``)."""
+    lines: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(f"{record.getMessage()} {record.exc_text or ''} {record.exc_info or ''}")
+
+    handler, root = Handler(0), logging.getLogger()
+    monkeypatch.setattr(root, "level", logging.WARNING)
+    monkeypatch.setattr(JOBS, "level", logging.INFO)
+    for logger in (root, JOBS):
+        logger.addHandler(handler)
+    yield lines
+    for logger in (root, JOBS):
+        logger.removeHandler(handler)
+
+
+@pytest.fixture
+def canary() -> Iterator[StandIn]:
+    """A server that nobody may reach."""
+    with StandIn("plain") as server:
+        yield server
+
+
+def served(limits: Limits, *servers: Address) -> tuple[Page, str]:
+    table = random_table(8, 8, seed=0)
+    pair = table_pair(table, table)
+    slot = SimpleNamespace(pair=pair, facts=pair.facts(), chat=False, plan=None)
+    page = build(slot, limits, journal=Kept(), servers=servers, proxies=1 if limits.public else 0)  # type: ignore[arg-type]
+    return page, serve(page, quiet=True)
+
+
+async def pressed(web: Web, button: str, visitor: str | None = None, **values) -> Heard:
+    function = web.functions.pressed(button)
+    return await web.call(function, web.functions.values(function, **values), forwarded=visitor)
+
+
+def lines_of(heard: Heard) -> list[dict]:
+    """The lines of a race, which reached the live view."""
+    found = [value for value in heard.last if isinstance(value, str) and value.startswith('{"event":"begin"')]
+    return [json.loads(line) for line in found[-1].splitlines()]
+
+
+def test_a_visitor_of_a_public_page_races_the_servers_that_were_named(log, monkeypatch) -> None:
+    """Neither an address nor a key is in what the page sends, in its recordings, or in the log."""
+    monkeypatch.setenv("SPECDEC_KEY_BIG_ONE", KEY)
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        named = [named_address(f"big.one={plain.url}"), named_address(f"fast={other.url}")]
+        page, address = served(PUBLIC, *named)
+
+        async def visit() -> tuple[Heard, Heard, str]:
+            async with Web(address) as web:
+                config = (await web.http.get("/config")).text
+                seen = await pressed(web, "sd-server-check", an_address())
+                return seen, await pressed(web, "sd-server-start", an_address(), sd_server_tokens=24), config
+
+        seen, ran, config = asyncio.run(visit())
+        page.close()
+        assert "no speculation. It told each round" in seen.text
+        assert "up to 4 guesses a step" in seen.text
+        begin, *_, verdict = lines_of(ran)
+        assert begin["origin"] == "servers" and "plain server" in verdict["sentence"]
+        assert {path for path, *_ in plain.asked} >= {"/v1/models", "/v1/completions"}
+        assert all(headers["Authorization"] == f"Bearer {KEY}" for _, headers, _ in plain.asked)
+        assert any('"job": "servers"' in line for line in log), "the log is looked at"
+        assert not any("Authorization" in headers for _, headers, _ in other.asked)
+        everything = "\n".join([seen.text, ran.text, config, *log])
+        for secret in (KEY, str(plain.port), str(other.port)):
+            assert secret not in everything, secret
+
+
+def test_a_public_page_without_named_servers_has_no_such_tab(canary) -> None:
+    page, address = served(PUBLIC)
+
+    async def visit() -> set:
+        async with Web(address) as web:
+            return web.functions.elements
+
+    elements = asyncio.run(visit())
+    page.close()
+    assert not any(str(name).startswith("sd-server") for name in elements)
+    with pytest.raises(ValueError, match="named at the start"):
+        ServerTab(page.jobs, PUBLIC, (), '"live.js"')
+
+
+@pytest.mark.parametrize("named", [True, pytest.param(False, marks=pytest.mark.full)])
+def test_no_request_to_a_page_of_strangers_opens_an_address_that_it_names(canary, named) -> None:
+    """Every function of the page is called with an address in all its fields, in one of them, and in the event's data.
+
+    Each call is followed to its end, because a job that nobody listens to does not run.
+    """
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        servers = [Address("plain", plain.url), Address("spec", other.url)] if named else []
+        page, address = served(PUBLIC, *servers)
+        url = canary.url
+        recorded = {"settings": {"prompt": url, "server": url}, "servers": [url, url], "url": url, "repeat": False}
+        event = {"url": url, "value": url, "run": json.dumps(recorded), "number": url}
+
+        async def forge(web: Web, few: asyncio.Semaphore, function: int, data: list) -> None:
+            async with few:
+                with contextlib.suppress(TimeoutError):
+                    await web.call(function, data, forwarded=an_address(), event=event, seconds=10)
+
+        async def ask() -> None:
+            few = asyncio.Semaphore(6)
+            async with Web(address) as web:
+                calls = []
+                for function, row in web.functions.rows.items():
+                    if not row["backend_fn"]:
+                        continue
+                    usual, count = web.functions.values(function), len(row["inputs"])
+                    tried = [[url] * count, [json.dumps(recorded)] * count, [[url, url]] * count, [*usual, url, url]]
+                    if any(str(target[0]) in own_parts(web) for target in row["targets"]):
+                        tried += [[*usual[:at], url, *usual[at + 1 :]] for at in range(count)]
+                        tried += [[*usual[:-1], {"name": "spec", "url": url}], [*usual[:-1], f"spec={url}"]]
+                    calls += [forge(web, few, function, data) for data in tried]
+                await asyncio.gather(*calls)
+                for path in (f"/gradio_api/file={url}", f"/gradio_api/proxy={url}", f"/proxy={url}/v1/models"):
+                    await web.http.get(path)
+
+        asyncio.run(ask())
+        page.close()
+        assert canary.asked == []
+        assert bool(plain.asked) == named, "the calls reached the listeners"
+
+
+def own_parts(web: Web) -> set[str]:
+    """The components of the tab Your server."""
+    return {str(number) for name, number in web.functions.ids.items() if str(name).startswith("sd-server")}
+
+
+def test_the_owner_may_type_addresses_and_no_key_is_sent_to_them(log, monkeypatch) -> None:
+    monkeypatch.setenv("SPECDEC_KEY_PLAIN", KEY)
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        page, address = served(LOCAL)
+
+        async def visit() -> list[Heard]:
+            async with Web(address) as web:
+
+                def of(one: str, two: str, **more) -> dict:
+                    return {"sd_server_plain": one, "sd_server_spec": two} | more
+
+                return [
+                    await pressed(web, "sd-server-start", **of(plain.url, other.url, sd_server_tokens=24)),
+                    await pressed(web, "sd-server-check", **of(other.url, plain.url)),
+                    await pressed(web, "sd-server-start", **of(other.url, plain.url)),
+                    await pressed(web, "sd-server-start", **of("file:///etc/passwd", other.url)),
+                    await pressed(web, "sd-server-start", **of(plain.url, other.url, sd_server_prompt="  ")),
+                    await pressed(web, "sd-server-check", **of("http://127.0.0.1:1", other.url)),
+                ]
+
+        ran, looked, refused, wrong, empty, missing = asyncio.run(visit())
+        page.close()
+        assert lines_of(ran)[-1]["event"] == "verdict"
+        assert not any("Authorization" in headers for _, headers, _ in plain.asked)
+        assert "it speculates" in looked.text and "it speculates" in refused.text
+        assert "cannot be used" in wrong.text and "passwd" not in wrong.text
+        assert "prompt is empty" in empty.text
+        assert "cannot be reached" in missing.text
+        for secret in (KEY, f":{plain.port}", f":{other.port}"):
+            assert secret not in "\n".join([ran.text, looked.text, *log]), secret
+
+
+def test_a_recording_or_link_with_a_servers_facts_opens_nothing(canary) -> None:
+    """Whatever its facts say: the page's own pair would run what a recording asks for, and refuses a server's rule."""
+    page, address = served(LOCAL)
+    settings = {"prompt": PROMPT, "acceptance": "engine", "gamma": 4, "server": canary.url}
+    pair = {"server": {"engine": "vLLM", "url": canary.url}}
+
+    async def visit() -> Heard:
+        async with Web(address) as web:
+            again = next(
+                number for number, row in web.functions.rows.items()
+                if row["backend_fn"] and any(target[1] == "again" for target in row["targets"])
+            )  # fmt: skip
+            shown = json.dumps({"settings": settings, "repeat": True, "started": {"pair": pair}})
+            return await web.call(again, [shown])
+
+    heard = asyncio.run(visit())
+    page.close()
+    assert "cannot be used here" in heard.text and canary.asked == []
+
+
+def context_of(stop: threading.Event | None = None) -> JobContext:
+    return JobContext(SimpleNamespace(pair=None, facts=None), lambda task: iter(()), stop or threading.Event())  # type: ignore[arg-type, return-value]
+
+
+def race_of(plain: StandIn, other: StandIn, **more) -> ServerRace:
+    asked = {"params": SamplingParams(max_new_tokens=24), "until_clear": False} | more
+    return ServerRace((Address("plain", plain.url), Address("spec", other.url)), PROMPT, **asked)
+
+
+def test_a_race_on_servers_is_a_recording_with_their_facts() -> None:
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        *_, last = server_stream(context_of(), race_of(plain, other, runs=2), limits=LOCAL)
+    lanes = recording.lanes(last.text.splitlines())
+    assert [lane[0].lane for lane in lanes] == ["generate", "speculative", "speculative", "generate"], "in turns"
+    assert all(lane[0].pair["server"]["exact"] == "rounds" for lane in lanes)
+    result = specdec.collect(lanes[1])
+    assert result.token_ids == specdec.collect(lanes[0]).token_ids
+    assert [len([t for t in r.draft or () if t.token_id is None]) for r in result.rounds[1:4]] == [2, 0, 4]
+    assert last.verdict and last.verdict.runs == 2 and last.verdict.whatif is None
+    assert "server tells no times" in (last.verdict.whatif_refused or "")
+    for secret in (str(plain.port), str(other.port)):
+        assert secret not in last.text
+
+
+def test_stop_ends_a_servers_answer_and_keeps_what_ended() -> None:
+    stop = threading.Event()
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        steps = server_stream(context_of(stop), race_of(plain, other), limits=LOCAL)
+        next(steps)  # the first line
+        first = next(steps)  # the plain server has answered
+        assert '"lane":"generate"' in first.text
+        stop.set()
+        *_, last = steps
+    assert last.verdict is None or last.verdict.kind == "incomplete"
+    assert "Stopped" in last.text
+
+
+def test_a_page_with_a_limit_of_seconds_waits_no_longer_for_a_server(monkeypatch) -> None:
+    monkeypatch.setattr(server_race, "SECONDS", 0.3)
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        plain.go_on.clear()  # it never sends its next piece
+        *_, last = server_stream(context_of(), race_of(plain, other), limits=LOCAL)
+    assert last.problem.startswith("The server plain did not") and str(plain.port) not in last.text
+
+
+def test_a_look_at_a_server_says_what_it_tells() -> None:
+    with StandIn("text") as told, StandIn("vllm") as other:
+        never = threading.Event().is_set
+        facts = look_at(Address("one", told.url), None, never)
+        assert facts["exact"] == "speed" and not facts["ids"] and facts["speculation"] is None  # type: ignore[index]
+        facts = look_at(Address("two", other.url), None, never)
+        assert facts["exact"] == "rounds" and facts["guesses"] == 4  # type: ignore[index]
+    assert "cannot be reached" in look_at(Address("gone", told.url), None, never)  # type: ignore[operator]
+
+
+def test_an_address_shows_neither_itself_nor_its_key() -> None:
+    address = Address("plain", "http://example.invalid:1234", KEY)
+    assert str(address) == "Address(name='plain')" and "1234" not in repr(race_of_addresses(address))
+
+
+def race_of_addresses(address: Address) -> ServerRace:
+    return ServerRace((address, address), PROMPT)
+
+
+@pytest.mark.parametrize("wrong", ["nameless", "plain=ftp://a", "=http://a", "a=http://u:p@b", "a=http://b?key=c"])
+def test_a_server_that_cannot_be_named_is_refused_without_repeating_it(wrong, capsys) -> None:
+    with pytest.raises(SystemExit):
+        parser_of("page").parse_args(["--server", wrong])
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "argument --server" in said and wrong not in said
+
+
+def test_two_servers_or_none_are_named() -> None:
+    for servers in ([Address("a", "http://127.0.0.1:1")], [Address("a", "http://127.0.0.1:1")] * 2):
+        with pytest.raises(InvalidInput, match="two or more servers|Two servers are called a"):
+            build(SimpleNamespace(), PUBLIC, servers=servers)  # type: ignore[arg-type]
+
+
+def test_a_client_is_closed_when_a_later_server_does_not_answer(monkeypatch) -> None:
+    closed: list[str] = []
+    close = Client.close
+    monkeypatch.setattr(Client, "close", lambda self: (closed.append(self.name), close(self))[1])
+    with StandIn("plain") as plain, pytest.raises(specdec.SpecdecError, match="cannot be reached"):
+        with connected([Address("plain", plain.url), Address("spec", "http://127.0.0.1:1")]):
+            pass
+    assert set(closed) == {"plain", "spec"}
