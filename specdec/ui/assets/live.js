@@ -10,7 +10,6 @@ import { defineOrigins, measuredHere } from "./lib/origins.js";
 import { Race, readRecording } from "./race/race.js";
 import { askForPair } from "./lib/server.js";
 import { answerSaves } from "./lib/save_as.js";
-import { settingsGiven } from "./share/session_state.js";
 import { Share } from "./share/share.js";
 import { showRace } from "./race/current_race.js";
 import { Stage } from "./race/stage.js";
@@ -57,7 +56,6 @@ class View {
   #ignored = false; // a greeting that came when another race was shown
   #waiting = null; // a greeting that is shown when the replay of the recording has ended
   #halting = false;
-  #asked = settingsGiven(); // whether the form has settings already
   #text = () => ""; // the lines of the shown race
   #behind = null; // the race that a recording of the gallery covers: its origin, name and lines
   #edited = false; // whether the form was open when Run was pressed
@@ -110,7 +108,6 @@ class View {
   #answer() {
     Object.assign(state, {
       begin: () => {
-        this.#asked = true;
         this.#behind = null;
         this.#pressed += 1;
         this.#started = false;
@@ -362,10 +359,7 @@ class View {
     this.stage.finish();
     showRace(race);
     state.verdicts = GREETING.includes(state.origin) ? Math.max(1, state.verdicts) : state.verdicts + 1;
-    // Run race begins with what is shown, unless the address or this visitor's fields say something else.
-    const greeted = GREETING.includes(state.origin) && !this.#asked;
-    if (greeted || (["gallery", "file"].includes(state.origin) && !kept)) this.form.fill(race);
-    this.#asked = true;
+    if (["gallery", "file"].includes(state.origin) && !kept) this.form.fill(race); // Run race begins with what is shown
     const { figures, stopped } = race.verdict;
     if (["run", "servers"].includes(state.origin) && figures && !stopped && !kept) this.stage.play();
   }

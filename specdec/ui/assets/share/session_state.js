@@ -11,9 +11,6 @@ const KEPT = ["run", "servers", "link", "file"]; // origins; the page's own firs
 const broughtBack = new Set(); // the groups of fields that were restored
 export const keptFields = () => keptIn(FORM);
 
-// Whether the address or an earlier visit gives settings to the form.
-export const settingsGiven = () => addressOf(FORM) !== "" || read(FORM, "") !== null;
-
 // The values that Gradio sets in a group of fields: those found by a reload, else none. From now on the values are
 // kept.
 export function fieldsAsKept(group, values) {
