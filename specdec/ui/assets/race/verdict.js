@@ -119,9 +119,9 @@ export class VerdictPanel {
   }
 
   #say({ factor, about, faster, sentence }) {
-    this.factor.replaceChildren(...(about ? [el("small", "", "about ")] : []), factor ?? "");
+    this.factor.replaceChildren(...(about && factor ? [el("small", "", "about ")] : []), factor ?? "");
     this.factor.hidden = !factor;
-    this.factor.classList.toggle("about", about);
+    this.factor.classList.toggle("about", about && !!factor);
     this.factor.classList.toggle("flat", !faster);
     conclude(this.headline, sentence);
   }
