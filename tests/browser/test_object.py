@@ -68,7 +68,7 @@ def test_a_race_plays_in_view_by_itself(browser, address, motion):
     figures = {name: "0.95" for name in ("times", "engine", "speculation")} | {"asked": "128", "written": "100"}
     figures |= {"subject": "speculative decoding", "Subject": "Speculative decoding", "stopped": "Stopped"}
     figures |= {"runs": " (median of 3 runs, 0.91\u20131.02x)", "lane": "speculative"}
-    figures |= {"plain": "plain generate", "loop": "our loop", "about": "about "}
+    figures |= {"plain": "plain generate", "loop": "our loop", "about": ""}
     figures |= {"there": ""}
     sentences = {kind: row.format_map(figures) for kind, row in HEADLINES.items() if kind is not Kind.TOO_EARLY}
     figures = {"c": "12.31", "v": "12.31", "rest": "12.31", "cost": "12.3", "tokens": "1.06", "most": "6", "gamma": "5"}
