@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from comparison import FULL, HOURS
-from fakes import byte_tokenizer, isolated_rng, prompt_of, rounds_of
+from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, rounds_of
 from safetensors.torch import save_file
 
 import specdec
@@ -116,3 +116,12 @@ def require_close(ours: torch.Tensor, theirs: torch.Tensor, most: float) -> None
     span = theirs[known].max() - theirs[known].min()
     apart = ((ours[known].double() - theirs[known]).abs().max() / span).item()
     assert apart < most, f"logits differ by {apart:.1e} of their range"
+
+
+def require_loaded(pair: specdec.Pair, weights: Mapping[str, torch.Tensor]) -> None:
+    """The pair's head has these weights, and the pair writes the text of ``generate``."""
+    for name, weight in weights.items():
+        assert torch.equal(pair.draft.head.state_dict()[name], weight)
+    params = specdec.SamplingParams(max_new_tokens=12)
+    text = specdec.collect(specdec.speculative(pair, "abc", params=params)).token_ids
+    assert tuple(text) == generated(pair.target, pair.encode("abc")[0], 12)

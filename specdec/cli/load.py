@@ -9,7 +9,8 @@ from functools import partial
 from specdec.cli.exports import write_exports
 from specdec.cli.output import Output, console_of, prompt_of
 from specdec.cli.parsers.load import CONTEXTS
-from specdec.cli.servers import asked_of, params_of, split
+from specdec.cli.parsers.shared import params_of
+from specdec.cli.servers import asked_of, split
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import SpecdecError
 from specdec.lanes.table import require_runs

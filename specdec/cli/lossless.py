@@ -10,7 +10,8 @@ from dataclasses import asdict, replace
 
 from specdec.cli.output import Output, console_of, prompt_of
 from specdec.cli.parsers.lossless import DRAWN_TOKENS
-from specdec.cli.servers import asked_of, params_of, split
+from specdec.cli.parsers.shared import params_of
+from specdec.cli.servers import asked_of, split
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams

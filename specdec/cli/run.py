@@ -13,6 +13,7 @@ from typing import Any
 from specdec.cli.arguments import leave_a_core, load_arguments, pair_of
 from specdec.cli.exports import export_race
 from specdec.cli.output import STYLES, Output, console_of, legend, prompt_of
+from specdec.cli.parsers.shared import params_of
 from specdec.cli.terminal import refused
 from specdec.engine.acceptance import acceptance_of
 from specdec.errors import InvalidInput, SpecdecError
@@ -49,7 +50,7 @@ def main(arguments: Namespace) -> None:
         acceptance_of(arguments.acceptance)
         text = prompt_of(arguments.prompt)
         prompt = message_of(text, arguments.chat)
-        params = _params(arguments)
+        params = params_of(arguments)
         pair = pair_of(arguments)
         asked = {"gamma": arguments.gamma, "acceptance": arguments.acceptance}
 
@@ -93,18 +94,6 @@ def main(arguments: Namespace) -> None:
         raise refused(error) from error
     if not written:
         raise SystemExit(1)
-
-
-def _params(arguments: Namespace) -> SamplingParams:
-    return SamplingParams(
-        max_new_tokens=arguments.tokens,
-        temperature=arguments.temperature,
-        top_k=arguments.top_k,
-        top_p=arguments.top_p,
-        min_p=arguments.min_p,
-        seed=arguments.seed,
-        stop=tuple(arguments.stop),
-    )
 
 
 def _another(asked: int | None, runs: Sequence[Any], verdict: Verdict, seconds: float) -> bool:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from codecs import getincrementaldecoder
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from specdec.cli.exports import export_race, export_trials
 from specdec.cli.output import STYLES, Output, console_of, legend, prompt_of
 from specdec.cli.parsers.servers import RUNS
+from specdec.cli.parsers.shared import params_of
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Round, SamplingParams
+from specdec.facts import PairFacts
 from specdec.lanes.table import LaneConfig, require_runs
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.prompts import Choice, read_prompts
+from specdec.measure.prompts import Choice, message_of, read_prompts
 from specdec.measure.result import LaneEvents, started_of
 from specdec.measure.results.format import About
 from specdec.measure.summary import summarise
@@ -65,22 +67,8 @@ def split(words: Sequence[str]) -> tuple[list[Address], list[str]]:
     return servers, [word for word, address in zip(words, found, strict=True) if not address]
 
 
-def params_of(arguments: Namespace) -> SamplingParams:
-    return SamplingParams(
-        max_new_tokens=arguments.tokens,
-        temperature=arguments.temperature,
-        top_k=arguments.top_k,
-        top_p=arguments.top_p,
-        min_p=arguments.min_p,
-        seed=arguments.seed,
-        stop=tuple(arguments.stop),
-        ignore_eos=arguments.ignore_eos,
-    )
-
-
 def asked_of(arguments: Namespace, params: SamplingParams, prompt: str) -> Asked:
-    message = ({"role": "user", "content": prompt},) if arguments.chat else prompt
-    return Asked(message, params, arguments.seconds)
+    return Asked(message_of(prompt, arguments.chat), params, arguments.seconds)
 
 
 def _race(
@@ -110,10 +98,9 @@ def _race(
     return written
 
 
-def _another(asked: int | None, made: int, verdicts: object, seconds: float) -> bool:
-    if asked is not None:
-        return made < asked
-    return any(another_run(verdict, seconds) for verdict in verdicts)  # type: ignore[attr-defined]
+def _another(asked: int | None, made: int, verdicts: Iterable[Verdict], seconds: float) -> bool:
+    """Whether to run all servers again: as often as asked, else until each verdict is clear."""
+    return any(another_run(verdict, seconds) for verdict in verdicts) if asked is None else made < asked
 
 
 def _print_text(console: Output, prompt: str, events: Sequence[Event], tokens: ServerTokens) -> None:
@@ -157,14 +144,14 @@ def _finished(
 ) -> FinishedRace:
     started = started_of(lanes[0][SPECULATIVE])
     return FinishedRace(
-        load={}, about=_about(lanes[0][SPECULATIVE]), prompt=prompt, chat=arguments.chat, gamma=started.gamma,
+        load={}, about=_about(started.pair), prompt=prompt, chat=arguments.chat, gamma=started.gamma,
         params=params, acceptance=started.acceptance, lanes=list(lanes[0]), runs=lanes, verdict=verdict,
         recorder=Recorder(tokens),
     )  # fmt: skip
 
 
-def _about(events: Sequence[Event]) -> About:
-    return {"at": time.time(), "pair": started_of(events).pair, "machine": MACHINE, "versions": {}}
+def _about(facts: PairFacts) -> About:
+    return {"at": time.time(), "pair": facts, "machine": MACHINE, "versions": {}}
 
 
 def _measure(console: Output, arguments: Namespace, servers: Sequence[Server], params: SamplingParams) -> bool:
@@ -184,8 +171,7 @@ def _measure(console: Output, arguments: Namespace, servers: Sequence[Server], p
         console.print(f"{len(found)} of {len(plan)} calls", style="dim")
     _print_table(console, servers, configs, found, plan)
     last = servers[-1]
-    about: About = {"at": time.time(), "pair": last.facts(answers[last.name]), "machine": MACHINE, "versions": {}}
-    return export_trials(arguments.export, about, plan, found, None)
+    return export_trials(arguments.export, _about(last.facts(answers[last.name])), plan, found, None)
 
 
 def _print_table(

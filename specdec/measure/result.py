@@ -193,6 +193,6 @@ def written_ids(events: Sequence[Event]) -> list[int]:
     return [token for event in events if isinstance(event, Round) for token in event.committed_ids]
 
 
-def common_prefix(ours: list[int], theirs: list[int]) -> int:
+def common_prefix(ours: Sequence[object], theirs: Sequence[object]) -> int:
     pairs = enumerate(zip_longest(ours, theirs))
     return next((place for place, (one, other) in pairs if one != other), len(ours))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specdec.report import numbers
-from specdec.report.losslessness import size
+from specdec.report.losslessness import SEEN, size
 from specdec.servers.court import NEAR, VERDICTS, TextFinding
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ SAMPLED = {
     "found none": "No difference found between the samples of {plain} and {other}.",
     "weak": "Undecided: with so few continuations no difference could be found.",
 }
-SEEN = "A bias of {detectable} or more (total variation) would have been found in 9 of 10 such tests."
 APART = (
     "{draws} continuations of {tokens} tokens each are {found} apart (total variation). Chance alone: {mean} on "
     "average, and at most {bound} in 999 of 1,000 tests."
@@ -82,6 +81,6 @@ def sampled_sentences(
     said = [SAMPLED[kind].format(plain=names[0], other=names[1])]
     if kind == "found none":
         said.append(SEEN.format(detectable=size(found.detectable)))
-    apart = (numbers.number(value, 3) for value in (found.total_variation, found.noise_mean, found.noise_bound))
-    total, mean, bound = apart
-    return [*said, APART.format(draws=draws, tokens=tokens, found=total, mean=mean, bound=bound)]
+    sizes = {"found": found.total_variation, "mean": found.noise_mean, "bound": found.noise_bound}
+    apart = {name: numbers.number(value, 3) for name, value in sizes.items()}
+    return [*said, APART.format(draws=draws, tokens=tokens, **apart)]

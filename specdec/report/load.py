@@ -32,7 +32,6 @@ PAYS = {
     "none": "{server} does not pay at any load that was measured.",
     "unclear": "{server}: no clear difference at {levels} at once.",
 }
-BEST = "Fastest at each load: {levels}."
 VLLM = 'For vLLM: "num_speculative_tokens_per_batch_size": {entries}'
 COMPUTED = (
     "These gains are computed from measured passes and this pair's acceptance. They were not measured as a whole. All "

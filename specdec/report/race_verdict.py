@@ -3,7 +3,6 @@ other draft lengths."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -289,7 +288,7 @@ def _same(plain: Sequence[Event], speculative: Sequence[Event], text_of: Callabl
 def _letters_note(plain: str, speculative: str) -> Note:
     if plain == speculative:
         return Note("texts", sentences.TEXTS_SAME_LETTERS)
-    at = len(os.path.commonprefix([plain, speculative]))
+    at = common_prefix(plain, speculative)
     ends = [text[at : at + LETTERS] or sentences.END for text in (plain, speculative)]
     return Note("texts", sentences.TEXTS_DIFFER_LETTERS.format(at=at + 1, plain=ends[0], speculative=ends[1]))
 

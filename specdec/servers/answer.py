@@ -10,7 +10,7 @@ from specdec.errors import ServerFailed
 from specdec.events import FinishReason, SamplingParams
 from specdec.facts import Exactness
 
-Chat = tuple[dict[str, str], ...]
+Chat = Sequence[dict[str, str]]
 
 
 def never() -> bool:

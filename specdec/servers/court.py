@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from specdec.errors import InvalidInput
+from specdec.measure.result import common_prefix
 from specdec.servers.answer import Answer, Asked
 from specdec.servers.lane import Server
 
@@ -38,8 +39,8 @@ class TextFinding:
     - ``at``: how many tokens, or letters without token ids, both wrote before they differ; None if they do not.
     - ``plain``, ``other``: the texts of the first token that differs, or of the rest; "" at the end of a text.
     - ``margin``: the difference of the plain server's two best log-probabilities there; None if not known.
-    - ``rank``: the place of the other server's token among the plain server's most likely ones, from 1 on; None if it
-      is not among them, or not known.
+    - ``rank``: the place of the other server's token among the plain server's most likely ones, from 1 on, one
+      more than these if it is not among them; None at the end of a text, or if not known.
     - ``ids``: whether token ids were compared; else letters.
     """
 
@@ -88,11 +89,7 @@ def _differ(mine: Answer, theirs: Answer, ids: bool) -> int | None:
     """Where two answers part; None if they are the same."""
     first, second = (mine.ids, theirs.ids) if ids else (mine.text, theirs.text)
     assert first is not None and second is not None
-    if first == second:
-        return None
-    return next(
-        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
-    )
+    return None if first == second else common_prefix(first, second)
 
 
 def _token(answer: Answer, at: int, ids: bool) -> str:
@@ -113,11 +110,12 @@ def _weighed(found: TextFinding, plain: Server, mine: Answer, theirs: Answer, at
     likely = plain.engine.likely(plain.client, plain.model, (*(mine.prompt_ids or ()), *ids[:at]), LOOKED_AT)
     if len(likely) < 2:
         return found
+    margin = likely[0][1] - likely[1][1]
+    if at == len(others):
+        return replace(found, margin=margin)
     chosen = [token_id for token_id, _ in likely]
-    rank = chosen.index(others[at]) + 1 if at < len(others) and others[at] in chosen else None
-    if at < len(others) and rank is None:
-        rank = len(chosen) + 1
-    return replace(found, margin=likely[0][1] - likely[1][1], rank=rank)
+    rank = 1 + (chosen.index(others[at]) if others[at] in chosen else len(chosen))
+    return replace(found, margin=margin, rank=rank)
 
 
 def _batch_changes(plain: Server, asked: Asked, mine: Answer, at: int, ids: bool, every: Sequence[Asked]) -> bool:

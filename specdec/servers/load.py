@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from specdec.errors import InvalidInput
 from specdec.lanes.table import turned
-from specdec.servers.answer import Answer, Asked, Counts
+from specdec.servers.answer import Answer, Asked, Counts, Piece
 from specdec.servers.lane import Server
 from specdec.servers.probe import difference, metrics_of
 
@@ -60,9 +60,10 @@ def levels_to(most: int) -> list[int]:
 def under_load(
     servers: Sequence[Server], prompts: Sequence[Asked], levels: Sequence[int], runs: int
 ) -> Iterator[LoadRun]:
-    """Measure every server at every level, ``runs`` times, and yield each measurement when it ends."""
-    for server in servers:
-        server.ask(prompts[0])  # many engines compile at their first call
+    """Measure every server at every level, ``runs`` times, and yield each measurement when it ends.
+
+    Each has answered before: many engines compile at their first call.
+    """
     for at_once in levels:
         for run in range(runs):
             for server in turned(servers, run):
@@ -78,26 +79,21 @@ class _Call:
     answer: Answer
 
     def tokens_between(self, start: float, end: float) -> int:
-        return sum(
-            len(piece.ids) if piece.ids is not None else 1
-            for piece in self.answer.pieces
-            if start < self.began + piece.seconds <= end
-        )
+        return _written(piece for piece in self.answer.pieces if start < self.began + piece.seconds <= end)
 
 
 def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -> LoadRun:
     before = server.engine.counted(metrics_of(server.client))
     together = threading.Barrier(at_once)
+    uncounted = replace(server, speculation=None)  # the counters are read once for the whole level
 
     def work(worker: int) -> list[_Call]:
         together.wait()
         found = []
         for number in range(CALLS_EACH):
-            # The counters are read once for the whole level, not around each call.
-            asked = prompts[(worker + number * at_once) % len(prompts)]
             began = time.perf_counter()
-            found.append(_Call(began, time.perf_counter(), replace(server, speculation=None).ask(asked)))
-            found[-1] = replace(found[-1], ended=time.perf_counter())
+            answer = uncounted.ask(prompts[(worker + number * at_once) % len(prompts)])
+            found.append(_Call(began, time.perf_counter(), answer))
         return found
 
     with ThreadPoolExecutor(at_once) as pool:
@@ -119,8 +115,13 @@ def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -
     )
 
 
+def _written(pieces: Iterable[Piece]) -> int:
+    """How many tokens these pieces added; a piece counts for one where its server does not say."""
+    return sum(1 if piece.tokens is None else piece.tokens for piece in pieces)
+
+
 def _a_token(answer: Answer) -> float | None:
     """Seconds per token after the first; None for an answer of one piece."""
     later = answer.pieces[1:]
-    tokens = sum(len(piece.ids) if piece.ids is not None else 1 for piece in later)
+    tokens = _written(later)
     return (later[-1].seconds - answer.pieces[0].seconds) / tokens if later and tokens else None

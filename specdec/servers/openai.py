@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specdec.errors import BadSetting, ServerFailed, quoted
-from specdec.events import FinishReason
+from specdec.events import FinishReason, SamplingParams
 from specdec.servers.answer import Answer, Asked, Counts, Piece, whole, wholes
 from specdec.servers.client import Client, Streamed
 from specdec.servers.probe import Probe
@@ -96,6 +96,19 @@ class OpenAI:
         if isinstance(asked.prompt, str):
             return "/v1/completions", body | {"prompt": asked.prompt}
         return "/v1/chat/completions", body | {"messages": list(asked.prompt)}
+
+    def every_setting(self, params: SamplingParams) -> dict[str, Any]:
+        """The settings of sampling under the names that vLLM and SGLang have for them.
+
+        Each is named: what a request leaves out, these servers take from the model's own generation config.
+        """
+        return {
+            "top_k": params.top_k or -1,
+            "top_p": params.top_p,
+            "min_p": params.min_p,
+            "repetition_penalty": params.repetition_penalty,
+            "ignore_eos": params.ignore_eos,
+        }
 
     def read(self, streamed: Iterable[Streamed], name: str, most: int) -> Answer:
         """The answer from the events of its stream. ``most``: how many tokens were asked for at most.

@@ -13,6 +13,7 @@ from specdec.events import Event
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig, turned
 from specdec.measure.metrics import in_microseconds
 from specdec.measure.plan import Plan, Trial
+from specdec.measure.prompts import message_of
 from specdec.measure.result import LaneEvents, collect
 from specdec.servers.answer import Asked
 from specdec.servers.lane import Server, server_lane
@@ -84,15 +85,16 @@ def configs_of(servers: Sequence[Server], guesses: Mapping[str, int]) -> dict[st
 def server_trials(
     servers: Sequence[Server], plan: Plan, configs: Mapping[str, LaneConfig], seconds: float
 ) -> Generator[Trial, None, None]:
-    """The calls of a plan on servers, each when it ends. ``seconds``: the deadline of a call."""
+    """The calls of a plan on servers, each when it ends. ``seconds``: the deadline of a call.
+
+    The servers are warm: whoever knows their K has asked each of them.
+    """
     named = {config: server for server in servers if (config := configs[server.name])}
     first_seed = plan.params.seed or 0  # a plan always has one
     tokens = ServerTokens()
-    for server in servers:
-        warm_up_server(server, Asked(plan.prompts[0].prompt, plan.params, seconds))
     for run, item, config in plan.steps():
         params = replace(plan.params, seed=(first_seed + run) % 2**63)
-        asked = Asked(_message(item.prompt, plan.chosen.chat), params, seconds)
+        asked = Asked(message_of(item.prompt, plan.chosen.chat), params, seconds)
         try:
             result = collect(server_lane(named[config], asked, tokens, config.lane))
         except SpecdecError as error:
@@ -103,7 +105,3 @@ def server_trials(
             gamma=config.gamma if config.gamma is None else int(str(config.gamma)), token_ids=tuple(result.token_ids),
             finish_reason=result.finish_reason, greedy=params.greedy, metrics=in_microseconds(result.metrics),
         )  # fmt: skip
-
-
-def _message(prompt: str, chat: bool) -> str | tuple[dict[str, str], ...]:
-    return ({"role": "user", "content": prompt},) if chat else prompt

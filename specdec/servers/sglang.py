@@ -40,17 +40,10 @@ class SGLang(OpenAI):
         return all(probe.page(path).get("speculative_eagle_topk") in (None, 0, 1) for path in PAGES)
 
     def request(self, asked: Asked, model: str) -> tuple[str, dict[str, Any]]:
-        # Every setting is named: what a request leaves out, the server takes from the model's own generation config.
-        params = asked.params
         path, body = self.call(asked, model)
-        return path, body | {
-            "top_k": params.top_k or -1,
-            "top_p": params.top_p,
-            "min_p": params.min_p,
-            "repetition_penalty": params.repetition_penalty,
+        return path, body | self.every_setting(asked.params) | {
             "presence_penalty": 0.0,
             "frequency_penalty": 0.0,
-            "ignore_eos": params.ignore_eos,
             "return_token_ids": True,
             "return_spec_tokens_details": True,
         }

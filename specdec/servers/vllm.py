@@ -34,15 +34,8 @@ class Vllm(OpenAI):
         return Counts(*(int(metrics[name]) for name in COUNTERS))
 
     def request(self, asked: Asked, model: str) -> tuple[str, dict[str, Any]]:
-        # Every setting is named: what a request leaves out, the server takes from the model's own generation config.
-        params = asked.params
         path, body = self.call(asked, model)
-        return path, body | {
-            "top_k": params.top_k or -1,
-            "top_p": params.top_p,
-            "min_p": params.min_p,
-            "repetition_penalty": params.repetition_penalty,
-            "ignore_eos": params.ignore_eos,
+        return path, body | self.every_setting(asked.params) | {
             "return_token_ids": True,
         }
 

@@ -26,7 +26,16 @@ from block_heads import (
     zlab,
 )
 from comparison import FULL
-from drafting import HIDDEN, randomised, refused, require_close, require_drafts_from_scratch, save, save_target
+from drafting import (
+    HIDDEN,
+    randomised,
+    refused,
+    require_close,
+    require_drafts_from_scratch,
+    require_loaded,
+    save,
+    save_target,
+)
 from fakes import generated, isolated_rng, prompt_of, rounds_of
 from pairwise import each_once
 from transformers import (
@@ -506,11 +515,7 @@ def test_a_head_is_recognised_by_its_config_and_loaded(tmp_path, saved_target, w
     assert facts["one_pass"] and takes_one_pass(pair.facts())
     assert facts["most_guesses"] == longest_draft(pair.facts()) == pair.draft.head.config.guesses
     assert "DFlash head head" in provenance.pair_line(pair.facts())  # it lies in a folder of this name
-    for name, weight in weights.items():
-        assert torch.equal(pair.draft.head.state_dict()[name], weight)
-    params = specdec.SamplingParams(max_new_tokens=12)
-    text = specdec.collect(specdec.speculative(pair, "abc", params=params)).token_ids
-    assert tuple(text) == generated(pair.target, pair.encode("abc")[0], 12)
+    require_loaded(pair, weights)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from specdec.cli.parsers.servers import add_server_arguments
-from specdec.cli.parsers.shared import TABLES, Parser, add_pair_arguments, output_file
+from specdec.cli.parsers.shared import TABLES, Parser, add_export_argument, add_pair_arguments
 from specdec.events import MAX_GAMMA
 from specdec.measure.prompts import EXAMPLES
 from specdec.report.link_settings import GAMMA
@@ -47,6 +47,4 @@ def load_test_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--runs", type=int, default=RUNS, help=f"of each server, or of the passes, at each load (default {RUNS})"
     )
-    parser.add_argument(
-        "--export", type=output_file(TABLES), nargs="+", default=[], metavar="FILE", help="files to write the table to"
-    )
+    add_export_argument(parser, "the table", TABLES)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from specdec.cli.parsers.shared import Parser, add_export_argument, add_pair_arguments, draft_length
+from specdec.cli.parsers.shared import (
+    Parser,
+    add_export_argument,
+    add_pair_arguments,
+    add_sampling_arguments,
+    draft_length,
+)
 from specdec.entry_points import ACCEPTANCE, names_of
 from specdec.events import LOSSLESS
 from specdec.lanes.table import DEFAULT_KEYS, LANES, LOOP
-from specdec.report.link_settings import GAMMA, NEW_TOKENS
+from specdec.report.link_settings import GAMMA
 
 RACE_FILES = (".jsonl", ".json", ".csv", ".md", ".py")  # the endings of files that hold a race
 
@@ -27,21 +33,11 @@ def run_arguments(parser: Parser) -> None:
         default=DEFAULT_KEYS,
         help=f"{LOOP.key} is our loop without a draft; default: " + " ".join(DEFAULT_KEYS),
     )
-    parser.add_argument("--tokens", type=int, default=NEW_TOKENS, help=f"new tokens (default {NEW_TOKENS})")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
-    parser.add_argument("--top-k", type=int, default=0, help="sample from the k most likely tokens; 0: all (default)")
-    parser.add_argument(
-        "--top-p", type=float, default=1.0, help="sample from the tokens with this probability in all (default 1)"
-    )
-    parser.add_argument(
-        "--min-p", type=float, default=0.0, help="leave out tokens below this share of the highest probability"
-    )
-    parser.add_argument("--stop", action="append", default=[], help="end the text with this string; may be repeated")
+    add_sampling_arguments(parser)
     parser.add_argument("--chat", action="store_true", help="send the prompt as a message, by the chat template")
     parser.add_argument(
         "--runs", type=int, help="run the race so often; default: until its verdict is clear, five times at most"
     )
-    parser.add_argument("--seed", type=int, help="for sampling; default: one is drawn, and --json names it")
     parser.add_argument(
         "--acceptance",
         choices=(*LOSSLESS, *names_of(ACCEPTANCE)),
@@ -51,4 +47,4 @@ def run_arguments(parser: Parser) -> None:
     )
     add_pair_arguments(parser)
     add_export_argument(parser, "the race", RACE_FILES)
-    parser.add_argument("--json", action="store_true", help="print the events as JSON lines")
+    parser.add_argument("--json", action="store_true", help="print the events as JSON lines, which name the seed")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from specdec.cli.parsers.shared import TABLES, Parser, output_file
-from specdec.report.link_settings import NEW_TOKENS
+from specdec.cli.parsers.shared import Parser, add_export_argument, add_sampling_arguments
 
 SECONDS = 600.0  # the deadline of a call, unless another one is given
 RUNS = 3  # of a measurement over prompts
@@ -30,26 +29,13 @@ def servers_arguments(parser: Parser) -> None:
         help="how often each server runs; default: until the verdict is clear, five times at most; over prompts "
         f"{RUNS} times",
     )
-    parser.add_argument(
-        "--export",
-        type=output_file(SERVER_FILES),
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help=f"files to write to: of a race .jsonl, which the page opens, and {', '.join(TABLES)}",
-    )
+    add_export_argument(parser, "the race, or a table over prompts,", SERVER_FILES)
 
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     """The settings of a call on servers."""
     parser.add_argument("--model", help="the model's name in requests; needed where a server has several")
-    parser.add_argument("--tokens", type=int, default=NEW_TOKENS, help=f"new tokens (default {NEW_TOKENS})")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
-    parser.add_argument("--top-k", type=int, default=0, help="sample from the k most likely tokens; 0: all (default)")
-    parser.add_argument("--top-p", type=float, default=1.0, help="sample from the tokens with this probability in all")
-    parser.add_argument("--min-p", type=float, default=0.0, help="leave out tokens below this share of the highest")
-    parser.add_argument("--seed", type=int, help="for sampling")
-    parser.add_argument("--stop", action="append", default=[], help="end the text with this string; may be repeated")
+    add_sampling_arguments(parser)
     parser.add_argument("--ignore-eos", action="store_true", help="write on after an end-of-text token")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a message of a chat")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"deadline of a call (default {SECONDS:g})")

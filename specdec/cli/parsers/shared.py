@@ -14,8 +14,9 @@ from specdec.cli.terminal import readable
 from specdec.drafters.forms import forms
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput
-from specdec.events import MAX_GAMMA
+from specdec.events import MAX_GAMMA, SamplingParams
 from specdec.models.settings import DRAFT_WEIGHTS, DTYPES, ENGINES
+from specdec.report.link_settings import NEW_TOKENS
 
 TARGET = "hub id, folder or GGUF file (FILE.gguf here, owner/name:FILE.gguf on the hub)"
 SETS = "JSON lines or a JSON list, of your own or of a public set, such as HumanEval, MT-bench, GSM8K or ShareGPT"
@@ -64,6 +65,35 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
 def add_device_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
     parser.add_argument("--dtype", choices=("auto", *DTYPES), default="auto", help="the number type of both models")
+
+
+def add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the settings of a call, which ``params_of`` reads."""
+    parser.add_argument("--tokens", type=int, default=NEW_TOKENS, help=f"new tokens (default {NEW_TOKENS})")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
+    parser.add_argument("--top-k", type=int, default=0, help="sample from the k most likely tokens; 0: all (default)")
+    parser.add_argument(
+        "--top-p", type=float, default=1.0, help="sample from the tokens with this probability in all (default 1)"
+    )
+    parser.add_argument(
+        "--min-p", type=float, default=0.0, help="leave out tokens below this share of the highest probability"
+    )
+    parser.add_argument("--stop", action="append", default=[], help="end the text with this string; may be repeated")
+    parser.add_argument("--seed", type=int, help="for sampling; default: one is drawn")
+
+
+def params_of(arguments: argparse.Namespace) -> SamplingParams:
+    """The settings of ``add_sampling_arguments``, and ``--ignore-eos`` where a command has it."""
+    return SamplingParams(
+        max_new_tokens=arguments.tokens,
+        temperature=arguments.temperature,
+        top_k=arguments.top_k,
+        top_p=arguments.top_p,
+        min_p=arguments.min_p,
+        seed=arguments.seed,
+        stop=tuple(arguments.stop),
+        ignore_eos=getattr(arguments, "ignore_eos", False),
+    )
 
 
 def add_measurement_arguments(parser: argparse.ArgumentParser) -> None:

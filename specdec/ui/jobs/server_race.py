@@ -75,9 +75,7 @@ class Servers:
         return self.servers[-1].facts(Answer(None, (), "length", 0.0))
 
     def batches(self, asked: ServerRace) -> Generator[list[Event], None, None]:
-        message = message_of(asked.prompt, asked.chat)
-        prompt = message if isinstance(message, str) else tuple(message)
-        call = Asked(prompt, asked.params, self._left(), self._over)
+        call = Asked(message_of(asked.prompt, asked.chat), asked.params, self._left(), self._over)
         try:
             for run in range(asked.runs):
                 for _, events in race_on_servers(self.servers, call, self.tokenizer, asked.made + run):
