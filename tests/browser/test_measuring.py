@@ -359,7 +359,6 @@ def test_the_tabs_fit_a_phone(browser, address):
     with visit(browser, address, viewport={"width": 390, "height": 844}) as page:
         open_page(page, address)
         titles = page.locator("#sd-tabs [role=tab]:visible")
-        # The sixth, Your server, is reached by a sideways swipe of the row.
         assert titles.count() == 6 and len({title.bounding_box()["y"] for title in titles.all()}) == 1
         for name, key in FOUND.items():
             go_to(page, name)

@@ -48,7 +48,7 @@ RECORDED = {
     "vllm-cpu": "vLLM servers",
     "smollm2-letter": "A chat model corrects a letter",
     "h200-embedded": "On an H200",
-    "h200-synthetic-7b": "Timing of a 7B pair on an H200",
+    "h200-synthetic-7b": "7B pair, timing only",
 }
 
 

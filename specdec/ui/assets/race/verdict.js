@@ -6,7 +6,7 @@ import { firstSentence } from "../lib/sentences.js";
 import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 
 const SHOWN = 60; // characters of the prompt in the caption
-const LONG = 200; // characters; a longer sentence is set smaller on a phone, so that both texts stay in view
+const LONG = 150; // characters; a longer sentence is set smaller on a phone, so that both texts stay in view
 
 const MEASURING = "Measuring on this machine. The lanes run one after the other, with the same prompt and settings.";
 const ASKING = "Measuring from this machine. The servers answer in turns, with the same prompt and settings.";
