@@ -4,12 +4,13 @@ import { addPlace } from "./errors.js";
 
 const QUEUE = "#sd-waiting, #sd-server-waiting"; // what the server says of the queue, for each tab that races
 const SLOW = 800; // milliseconds after which the page says why a race has not begun
+const LOOK = 250; // milliseconds between two looks at what the server says; it may draw its message anew at any time
 
 export class Status {
   #stopping = false;
   #running = false; // whether the error only holds while a race runs
   #timer = 0;
-  #queue = new MutationObserver(() => this.#sayAhead());
+  #looks = 0;
 
   constructor() {
     this.error = el("p", "sd-error");
@@ -29,15 +30,13 @@ export class Status {
   // A race was asked for, or waits no longer.
   wait(waiting) {
     clearTimeout(this.#timer);
-    this.#queue.disconnect();
+    clearInterval(this.#looks);
     this.#stopping = false;
     this.node.hidden = true;
     if (!waiting && this.#running) this.clear();
     if (!waiting) return;
-    // Found anew for each race: the page may have drawn this part again since the last one.
-    for (const told of document.querySelectorAll(QUEUE))
-      this.#queue.observe(told, { childList: true, subtree: true, characterData: true });
     this.#sayAhead();
+    this.#looks = setInterval(() => this.#sayAhead(), LOOK);
     this.#timer = setTimeout(() => (this.node.hidden = false), SLOW);
   }
 
@@ -63,6 +62,7 @@ export class Status {
   #sayAhead() {
     if (this.#stopping) return;
     const ahead = [...document.querySelectorAll(QUEUE)].map((told) => told.textContent.trim()).find(Boolean);
-    this.node.textContent = ahead ? `Waiting: ${ahead}` : "Waiting: the machine is busy.";
+    const words = ahead ? `Waiting: ${ahead}` : "Waiting: the machine is busy.";
+    if (this.node.textContent !== words) this.node.textContent = words; // said once by a screen reader
   }
 }
