@@ -91,12 +91,6 @@ _TEMPLATES = """
 <button type="button" class="sd-asLink" value="svg">SVG</button></p>
 {% endmacro %}
 
-{% macro methods(rows) %}
-<dl class="sd-methods">
-{%- for row in rows if row.about %}<div><dt>{{ row.label }}</dt><dd>{{ row.about }}</dd></div>{% endfor -%}
-</dl>
-{% endmacro %}
-
 {% macro findings(found) %}
 <ul class="sd-findings">
 {%- for one in found %}<li class="sd-{{ one.level }}"><b>{{ one.topic }}</b> {{ one.sentence }}</li>{% endfor -%}
@@ -186,11 +180,6 @@ def header(pair: str, change: str) -> str:
 def save_chart() -> str:
     """The buttons below a chart."""
     return _HTML.save_chart().strip()
-
-
-def methods_html(rows: Iterable[Any]) -> str:
-    """The ways to draft, with what each does in a line; rows of ``specdec.drafters.registry``."""
-    return _HTML.methods(list(rows)).strip()
 
 
 def findings(found: Iterable[Any]) -> str:

@@ -26,6 +26,7 @@ ENTRY = ASSETS / "static" / "static.js"
 # The last one replaces what needs a wide screen.
 STYLES = ("colours", "page", "verdict", "texts", "replay", "rounds", "tabs", "how", "share", "narrow", "wide")
 TITLE = "Speculative decoding, recorded"
+SHARES = ("engine", "measured")  # what of a gain our loop makes, and what speculation; a card shows them
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async function|function|class|const) (\{[^}]*\}|\[[^\]]*\]|\w+))", re.MULTILINE)
@@ -50,6 +51,10 @@ class Recording:
             "sentence": verdict["sentence"],
             "factor": verdict["factor"],
             "about": verdict["about"],
+            "gain": verdict["gain"],
+            "engine": verdict["engine"],
+            "rates": verdict["rates"],
+            "figures": [figure for figure in verdict["figures"] or () if figure.get("name") in SHARES],
             "pair": begin["pair"],
             "prompt": begin["settings"].get("prompt", ""),
             "machine": machine.get("gpu") or machine.get("cpu") or "machine not recorded",

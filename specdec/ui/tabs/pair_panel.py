@@ -49,19 +49,21 @@ class PairPanel:
     def __init__(self, slot: Slot, limits: Limits, startup: StartupRace):
         self._slot, self._limits, self._startup = slot, limits, startup
         self._methods = registry.methods(others=not limits.public)
-        labels = [row.label for row in self._methods]
-        with gr.Row():
-            self.preset = gr.Dropdown(
-                [*_PRESETS, *([OWN] if limits.pairs == "any" else [])],
-                value=PRESETS[0].name,
-                label="Pair, target \u2190 draft",
-                elem_id="sd-preset",
-                # Otherwise Gradio would drop a text that is not in the list.
-                allow_custom_value=limits.pairs == "any",
-                filterable=limits.pairs == "any",
-            )
-            self.method = gr.Radio(labels, value=labels[0], label="Draft method", elem_id="sd-method")
-        gr.HTML(html.methods_html(self._methods), elem_id="sd-methods", apply_default_css=False)
+        self.preset = gr.Dropdown(
+            [*_PRESETS, *([OWN] if limits.pairs == "any" else [])],
+            value=PRESETS[0].name,
+            label="Pair, target \u2190 draft",
+            elem_id="sd-preset",
+            # Otherwise Gradio would drop a text that is not in the list.
+            allow_custom_value=limits.pairs == "any",
+            filterable=limits.pairs == "any",
+        )
+        self.method = gr.Radio(
+            [(f"{row.label}\n{row.about}".strip(), row.label) for row in self._methods],
+            value=self._methods[0].label,
+            label="Draft method",
+            elem_id="sd-method",
+        )
         with gr.Row():
             self.target = gr.Textbox(
                 label="Target: hub id, folder or GGUF file", max_lines=1, elem_id="sd-target", visible=False

@@ -59,6 +59,7 @@ export const chance = (value) => {
 
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 export const narrow = () => matchMedia("(max-width: 640px)").matches;
+export const wide = () => matchMedia("(min-width: 1760px)").matches; // as in wide.css
 
 // Lets the browser save a text, or bytes, as a file.
 export function save(name, content) {
@@ -108,6 +109,7 @@ export function onLook(node, redraw) {
 // For a room: texts and strips are larger. Views that draw for themselves are told by `onLook`.
 export const isLarge = () => document.body.classList.contains("sd-large");
 export const enlarge = (large) => document.body.classList.toggle("sd-large", large);
+export const scaleOf = () => (isLarge() ? 1.5 : 1); // of what views draw for themselves
 
 // The page's colours in the present theme, for one drawing. Each is looked up once.
 export const colourOf = (node) => {

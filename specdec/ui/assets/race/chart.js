@@ -1,5 +1,5 @@
 // Tokens against seconds: a step line for each lane, from its own start, with labels at the ends.
-import { el, narrow, nextFrame, onWidth, reducedMotion, svg } from "../lib/dom.js";
+import { el, narrow, nextFrame, onLook, reducedMotion, scaleOf, svg, wide } from "../lib/dom.js";
 import { labelOf, laneOf } from "../lib/lanes.js";
 import { Plot, rounded } from "./plot.js";
 
@@ -48,7 +48,7 @@ export class Chart {
       const at = this.#roundAt(event);
       if (at) focus.choose(at, this.plot.node);
     });
-    onWidth(this.node, () => this.#draw());
+    onLook(this.node, () => this.#draw());
   }
 
   set words(text) {
@@ -120,8 +120,9 @@ export class Chart {
     const there = lane && this.#drawn && at.round < this.#count(lane);
     dot.hidden = !there;
     if (!there) return;
-    dot.style.left = `${this.plot.x(lane.seconds[at.round])}px`;
-    dot.style.top = `${this.plot.y(lane.counts[at.round])}px`;
+    const [left, top] = this.plot.place(lane.seconds[at.round], lane.counts[at.round]);
+    dot.style.left = `${left}px`;
+    dot.style.top = `${top}px`;
   }
 
   // The round nearest to the pointer, on the nearest line.
@@ -223,10 +224,12 @@ export class Chart {
   // The margins for the labels, and the room between them.
   #space(small) {
     const slower = this.#last() === "speculative";
+    const scale = small ? 1 : scaleOf();
     const space = small
       ? { left: 54, right: slower ? 104 : 62, top: 70, height: 170, bottom: 64 }
-      : { left: 56, right: slower ? 112 : 72, top: 68, height: 196, bottom: 50 };
-    return { ...space, small, width: Math.max(1, this.node.clientWidth - space.left - space.right) };
+      : { left: 56, right: slower ? 112 : 72, top: 68, height: wide() ? 320 : 196, bottom: 50 };
+    const width = Math.max(1, this.node.clientWidth / scale - space.left - space.right);
+    return { ...space, small, scale, width };
   }
 
   // The last visible point of a lane.

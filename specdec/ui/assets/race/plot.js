@@ -20,19 +20,23 @@ export function ticks(end, most) {
 export class Plot {
   #space = { left: 0, top: 0, width: 1, height: 1 };
   #range = [1, 1];
+  #scale = 1; // pixels of the page for a pixel of the drawing
 
   constructor() {
     this.node = svg("svg", { class: "sd-plot", role: "img" });
   }
 
-  // `space`: the room for the lines, and the margins around it. `range`: the ends of both axes.
+  // `space`: the room for the lines, the margins around it, and the scale of the drawing. `range`: the ends of both axes.
   frame(space, range, titles, marks) {
     this.#space = space;
     this.#range = range;
+    this.#scale = space.scale;
     const { left, top, width, height } = space;
     const [right, bottom] = [left + width, top + height];
-    this.node.setAttribute("width", String(right + space.right));
-    this.node.setAttribute("height", String(bottom + space.bottom));
+    const [whole, high] = [right + space.right, bottom + space.bottom];
+    this.node.setAttribute("viewBox", `0 0 ${whole} ${high}`);
+    this.node.setAttribute("width", String(whole * space.scale));
+    this.node.setAttribute("height", String(high * space.scale));
     const [across, up] = [ticks(range[0], marks[0]), ticks(range[1], marks[1])];
     const grid = up.map(([value]) => `M${left},${this.y(value)}H${right}`).join("");
     this.node.replaceChildren(
@@ -55,11 +59,17 @@ export class Plot {
     return this.#space.top + (1 - value / this.#range[1]) * this.#space.height;
   }
 
+  // Where a point of both axes is in the page, in pixels from the corner of the drawing.
+  place(x, y) {
+    return [this.x(x) * this.#scale, this.y(y) * this.#scale];
+  }
+
   // The values of both axes at a point of the page.
   at({ clientX, clientY }) {
     const box = this.node.getBoundingClientRect();
     const { left, top, width, height } = this.#space;
-    const [across, down] = [(clientX - box.left - left) / width, (clientY - box.top - top) / height];
+    const [fromLeft, fromTop] = [(clientX - box.left) / this.#scale, (clientY - box.top) / this.#scale];
+    const [across, down] = [(fromLeft - left) / width, (fromTop - top) / height];
     return [across * this.#range[0], (1 - down) * this.#range[1]];
   }
 

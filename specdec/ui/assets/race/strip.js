@@ -1,11 +1,10 @@
 // The passes of each lane, true to scale: a block is as wide as its pass took, and its tokens are below it.
-import { colourOf, el, isLarge, onLook } from "../lib/dom.js";
+import { colourOf, el, onLook, scaleOf } from "../lib/dom.js";
 import { labelOf } from "../lib/lanes.js";
 import { word } from "../lib/words.js";
 import { kindsOf } from "./race.js";
 
 const PASS = 12; // pixels, height of a pass
-const LARGE = 1.5; // times as high, for a room
 const GAP = 2;
 const ROOM = 74; // pixels right of the longest lane, for its time
 const SHORT = { generate: "Plain", assisted: "Assisted", speculative: "Speculative" };
@@ -84,7 +83,7 @@ export class Strip {
   draw() {
     this.#seconds = this.#longest();
     this.#drawn = this.rows.clientWidth;
-    this.#scale = isLarge() ? LARGE : 1;
+    this.#scale = scaleOf();
     this.#width = (this.#rows.values().next().value?.track.clientWidth ?? 0) - ROOM;
     const colour = colourOf(this.rows);
     for (const row of this.#rows.values()) {

@@ -1,7 +1,5 @@
 // Explains the outcome of a race: in words, in figures, and as steps from plain `generate` to speculative.
-import { el, fold } from "../lib/dom.js";
-
-const WIDE = "(min-width: 1760px)"; // as in wide.css
+import { el, fold, wide } from "../lib/dom.js";
 
 export class Why {
   // `facts` makes the list of figures.
@@ -23,7 +21,7 @@ export class Why {
   open(why) {
     this.node.hidden = !why;
     if (!why) return;
-    if (matchMedia(WIDE).matches) this.node.open = true; // it has a column of its own
+    if (wide()) this.node.open = true; // it has a column of its own
     this.node.firstChild.textContent = why.title;
     this.words.textContent = why.text;
     this.words.hidden = !why.text;

@@ -1,8 +1,10 @@
 // A page of recorded races without a server: the views of the served page, in a frame that needs no Gradio.
 import { mount as mountHow } from "../explain/how.js";
 import { fromBase64, inAddress, linkWith, tabInAddress } from "../lib/address.js";
+import { defineFigures, figureName } from "../lib/definitions.js";
 import { dayOf, el } from "../lib/dom.js";
 import { inflate } from "../lib/inflate.js";
+import { defineLanes, labelOf } from "../lib/lanes.js";
 import { standAlone } from "../lib/server.js";
 import { state } from "../lib/state.js";
 import { tabOpened, walkTabs } from "../lib/tabs.js";
@@ -97,7 +99,7 @@ function tabOf(key, name, panel) {
 }
 
 // A recording before it is opened.
-function cardOf({ name, sentence, factor, about, pair, prompt, machine, at }) {
+function cardOf({ name, sentence, factor, about, gain, engine, rates, figures, pair, prompt, machine, at }) {
   const figure = el("span", `sd-cardFactor${about ? " about" : ""}`, "", [
     ...(about ? [el("small", "", "about ")] : []),
     factor ?? "\u2013",
@@ -106,7 +108,10 @@ function cardOf({ name, sentence, factor, about, pair, prompt, machine, at }) {
     figure,
     el("strong", "", pair),
     el("span", "sd-cardPrompt", prompt),
-    el("span", "sd-cardSentence", sentence),
+    ...(gain && rates?.generate && rates?.speculative
+      ? [barsOf({ generate: 1, "speculative:0": engine, speculative: gain }, rates)]
+      : [el("span", "", sentence)]),
+    el("span", "sd-cardShares", figures.map((one) => `${one.value} ${figureName(one)}`).join(" \u00b7 ")),
     el("span", "sd-cardFrom", `${machine} \u00b7 ${dayOf(at)}`),
     el("span", "sd-cardOpen", "Watch it \u203a"),
   ]);
@@ -114,8 +119,32 @@ function cardOf({ name, sentence, factor, about, pair, prompt, machine, at }) {
   return node;
 }
 
+// The speeds of a recording's lanes, to scale. `gains`: how many times as fast as plain `generate` each lane is.
+function barsOf(gains, rates) {
+  const row = (lane, share) => {
+    const bar = el("span", `sd-cardBar ${lane}`);
+    bar.style.width = `${100 * share}%`;
+    return el("span", "sd-cardRow", "", [
+      el("span", "", labelOf(lane)),
+      el("span", "sd-cardTrack", "", [bar]),
+      el("span", "sd-cardRate", rates[lane]),
+    ]);
+  };
+  const lanes = Object.keys(gains).filter((lane) => gains[lane] && rates[lane]);
+  const fastest = Math.max(...lanes.map((lane) => gains[lane]));
+  return el(
+    "span",
+    "sd-cardBars",
+    "",
+    lanes.map((lane) => row(lane, gains[lane] / fastest)),
+  );
+}
+
 async function start() {
   followTheme();
+  const [lanes, definitions] = [jsonIn("sd-lanes"), jsonIn("sd-definitions")];
+  defineLanes(lanes);
+  defineFigures(definitions);
   const { menu, back, panels, buttons } = frame();
   const openTab = () => {
     const name = tabInAddress() in TABS ? tabInAddress() : "race";
@@ -138,8 +167,8 @@ async function start() {
     document.getElementById("sd-live"),
     {},
     () => {},
-    jsonIn("sd-lanes"),
-    jsonIn("sd-definitions"),
+    lanes,
+    definitions,
     () => {},
   );
   mountHow(document.getElementById("sd-how"));
