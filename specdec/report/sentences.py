@@ -19,8 +19,8 @@ from specdec.report.verdict import Note
 # The headline. ``subject`` is "speculative decoding", "\u03b3 5", ``FASTEST`` or another lane, as within a sentence;
 # ``Subject`` is the same with a capital, as at its beginning.
 HEADLINES = {
-    Kind.FASTER: "{Subject} is {about}{times} times as fast as {plain}{runs}: {there}{engine}x from our loop, "
-    "times {speculation}x from speculation.",
+    Kind.FASTER: "{Subject} is {about}{times} times as fast as {plain}{runs}: {engine}x without speculation, "
+    "times {speculation}x from it.",
     Kind.FASTER_UNSPLIT: "{Subject} is {about}{times} times as fast as {plain}{runs}.",
     Kind.FASTER_PERHAPS: "{Subject} is {about}{times} times as fast as {plain}{runs}. {engine}x is our loop alone; "
     "the {speculation}x of speculation is within the noise.",
@@ -126,7 +126,10 @@ DOUBTS = {
 
 # Notes of a sweep or a benchmark, below the judge's headline.
 NONE_PAYS = "No draft length pays."
-THERE = "in that run "  # before shares that are of the median run, where a table has medians of the shares too
+# The end of the headline where each row of a table has a median run of its own, so that shares of one run would differ
+# from the table's.
+LOOP_TOO = " Our loop without a draft: {times}x."
+AT, IN_MEDIAN_RUN = "At", "In the median run at"  # the first words of the terms of a gain
 FASTEST = "\u03b3 {gamma}, the fastest of \u03b3 {lengths},"  # a ``subject``: it ends with a comma
 LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."
 ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs show no clear difference."
@@ -244,8 +247,8 @@ WHY_UNSPLIT = (
     "{rest}. To learn both shares, run our loop without a draft (\u03b3 0) too."
 )
 WHY_TERMS = (
-    "At \u03b3 {gamma} each round yields {tokens} tokens. {Drafting} costs {c_share} of a target pass over one token, "
-    "and checking a round takes {v} times as long as one. {alpha} of tested guesses are kept{needs}."
+    "{at} \u03b3 {gamma} each round yields {tokens} tokens. {Drafting} costs {c_share} of a target pass over one "
+    "token, and checking a round takes {v} times as long as one. {alpha} of tested guesses are kept{needs}."
 )
 _NOT_ENOUGH = "even 100\u00a0% would not be enough " + _AS_FAST
 WHY_NEEDS = {True: "; {needed} are needed " + _AS_FAST, False: "; " + _NOT_ENOUGH, None: ""}
@@ -268,8 +271,13 @@ WHY_OFF = {
 }
 
 
-def headline(found: Judgement, subject: str = "speculative decoding", **more: str) -> str:
-    """The headline; if the lane is slower, with the reason; if it is noise, with what speculation lost."""
+def headline(found: Judgement, subject: str | None = None, **more: str) -> str:
+    """The headline; if the lane is slower, with the reason; if it is noise, with what speculation lost.
+
+    Without a ``subject`` it is our loop with speculation, or speculative decoding where our loop's share is not known.
+    """
+    if subject is None:
+        subject = "our loop with speculation" if found.split and not found.on_servers else "speculative decoding"
     text = HEADLINES[found.kind].format(**_fields(found, subject) | more)
     if found.kind in NOISE and found.lost:
         return f"{text} {fill(LOST, found)}"
@@ -344,13 +352,13 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
     return {
         "subject": subject, "Subject": capital(subject),
         "times": "\u2013" if found.gain is None else factor(found.gain),
-        "there": "", "about": about(found), "gave": _gave(found),
+        "about": about(found), "gave": _gave(found),
         "gain": number(found.gain, 2), "low": low, "high": high,
         "engine": number(found.engine, 2), "speculation": number(found.speculation, 2),
         "predicted": number(found.predicted, 2), "alpha": alpha, "needed": needed,
         "c": number(found.c, 2), "c_share": percent(found.c), "v": number(found.v, 2),
         "tokens": number(found.tokens), "cost": number(found.cost),
-        "round_cost": number(found.round_cost), "drafting": number(drafting), "rest": number(rest),
+        "round_cost": number(found.round_cost, 2 if (found.round_cost or 1) < 1 else 1), "drafting": number(drafting), "rest": number(rest),
         "overhead": percent(found.overhead), "gamma": str(found.gamma),
         "most": str(found.gamma + 1) if isinstance(found.gamma, int) else "\u2013",
         "units": "target passes" if found.split else f"tokens of {plain}",

@@ -140,15 +140,20 @@ def overall(
     if len(lengths) > 1:
         subject = sentences.FASTEST.format(gamma=found.gamma, lengths=sentences.lengths(lengths))
     said = [sentences.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []
-    there = sentences.THERE if found.runs > 1 else ""
+    loop = next((s for s in summaries if s.lane_config == LOOP and s.gains), None)
+    aside = found.kind is Kind.FASTER and found.runs > 1 and loop is not None
+    told = sentences.headline(replace(found, kind=Kind.FASTER_UNSPLIT) if aside else found, subject, **counted)
+    if aside and loop is not None:
+        told += sentences.LOOP_TOO.format(times=numbers.number(loop.gain, 2))
     said += [
-        sentences.headline(found, subject, there=there, **counted),
+        told,
         _alike(summaries),
         _loop_faster(summaries),
         *rivals,
     ]
+    at = sentences.IN_MEDIAN_RUN if found.runs > 1 else sentences.AT
     below, calls = (
-        [*sentences.notes(found), Note("terms", why_paragraph(found))],
+        [*sentences.notes(found), Note("terms", why_paragraph(found, at))],
         Note("calls", measured.format(**counted)),
     )
     below.insert(0 if partial else len(below), calls)  # what is missing is the first doubt

@@ -32,17 +32,20 @@ def of_race(found: Judgement, causes: Sequence[str]) -> Why | None:
     }
 
 
-def why_paragraph(found: Judgement) -> str:
-    """The terms of the gain in words, and what may help if speculation loses; empty if nothing was drafted."""
+def why_paragraph(found: Judgement, at: str = sentences.AT) -> str:
+    """The terms of the gain in words, and what may help if speculation loses; empty if nothing was drafted.
+
+    ``at``: the words before the draft length; they say of which run the terms are.
+    """
     if not found.guesses or found.c is None or found.tokens is None:
         return ""
-    said = _terms(found) if found.split else [sentences.fill(sentences.WHY_UNSPLIT, found)]
+    said = _terms(found, at) if found.split else [sentences.fill(sentences.WHY_UNSPLIT, found)]
     return " ".join(filter(None, [*said, sentences.advice(found)]))
 
 
-def _terms(found: Judgement) -> list[str]:
+def _terms(found: Judgement, at: str) -> list[str]:
     needs = sentences.WHY_REFUTED if found.refutes_theory else sentences.WHY_NEEDS
-    said = [sentences.fill(sentences.WHY_TERMS, found, needs=sentences.fill(needs[found.can_break_even], found))]
+    said = [sentences.fill(sentences.WHY_TERMS, found, at=at, needs=sentences.fill(needs[found.can_break_even], found))]
     gain = sentences.fill(sentences.WHY_GAIN, found)
     if found.predicted is None or found.speculation is None:
         said.append(f"{gain}.")
