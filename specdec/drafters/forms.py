@@ -9,14 +9,14 @@ FORMS = {
     "model": "hub id, folder or GGUF file of a draft model",
     "prompt-lookup": "prompt-lookup, or prompt-lookup:MIN-MAX for the lengths of its n-grams",
     "suffix": "suffix, which copies no more tokens than it matched",
+    "recycling": "recycling for what the target itself ranked first after each token before",
     "early-exit": "early-exit:K for the target's first K layers",
-    "eagle3": "eagle3:HEAD, the hub id or folder of an EAGLE-3 head",
+    "combined": "prompt-lookup+REST or suffix+REST, which copies where the text repeats, else drafts as REST says",
     "mtp": "mtp for the multi-token prediction layers of the target",
+    "eagle3": "eagle3:HEAD, the hub id or folder of an EAGLE-3 head",
     "dflash": "dflash:HEAD, the hub id or folder of a DFlash head",
     "dspark": "dspark:HEAD, the hub id or folder of a DSpark head",
     "gemma4-assistant": "gemma4-assistant:HEAD, the hub id or folder of a Gemma 4 assistant",
-    "combined": "prompt-lookup+REST or suffix+REST, which copies where the text repeats, else drafts as REST says",
-    "recycling": "recycling for what the target itself ranked first after each token before",
 }
 
 

@@ -23,9 +23,9 @@ from specdec.drafters.recycling import Recycling
 from specdec.drafters.suffix import Suffix
 from specdec.errors import InvalidInput, quoted
 
-# In the order of the page's choices.
+# In the order of the page's choices: a draft model, what needs nothing but the target, what was trained for a target.
 METHODS: tuple[type[DraftMethod], ...] = (
-    DraftModel, PromptLookup, Suffix, EarlyExit, Eagle3, Mtp, DFlash, DSpark, Gemma4Assistant, Combined, Recycling,
+    DraftModel, PromptLookup, Suffix, Recycling, EarlyExit, Combined, Mtp, Eagle3, DFlash, DSpark, Gemma4Assistant,
 )  # fmt: skip
 ALIASES = {"ngram": PromptLookup.kind, "pld": PromptLookup.kind}  # what other engines call a way to draft
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from specdec.measure.step_test import StepFindings
 
 HEADLINES = {
-    "lossless": "No difference found between the two samples. The same test catches the lossy version.",
+    "lossless": "No difference found: plain and speculative samples agree. The same test catches a lossy version.",
     "not lossless": "Not lossless: the two samples differ by more than chance allows.",
     "steps": "Not lossless: {checks}.",
     "untested": "The draft made no guesses for this prompt, so nothing was tested.",

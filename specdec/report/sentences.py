@@ -358,7 +358,7 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "predicted": number(found.predicted, 2), "alpha": alpha, "needed": needed,
         "c": number(found.c, 2), "c_share": percent(found.c), "v": number(found.v, 2),
         "tokens": number(found.tokens), "cost": number(found.cost),
-        "round_cost": number(found.round_cost, 2 if (found.round_cost or 1) < 1 else 1), "drafting": number(drafting), "rest": number(rest),
+        "round_cost": _cost(found.round_cost), "drafting": number(drafting), "rest": number(rest),
         "overhead": percent(found.overhead), "gamma": str(found.gamma),
         "most": str(found.gamma + 1) if isinstance(found.gamma, int) else "\u2013",
         "units": "target passes" if found.split else f"tokens of {plain}",
@@ -393,6 +393,11 @@ def _runs(found: Judgement) -> str:
     if found.runs == 2:  # the median run is one of both
         return f" (2 runs: {_each(found)})"
     return f" (median of {runs(found.runs)}, {_each(found)})"
+
+
+def _cost(tokens: float | None) -> str:
+    """What a round costs, in tokens, with enough digits below 1 that the reader's own division gives the gain."""
+    return number(tokens, 2 if (tokens or 1) < 1 else 1)
 
 
 def about(found: Judgement) -> str:

@@ -18,7 +18,7 @@ _TEMPLATES = """
 {%- if factor %}
 <div class="sd-factor{{ " about" if about }}" aria-hidden="true">{% if about %}<small>about</small>{% endif %}
 {{- factor }}</div>{% endif -%}
-<div class="sd-verdictWords"><p class="sd-headline">{{ sentence }}</p>
+<div class="sd-verdictWords"><p class="sd-headline{{ " alone" if not factor }}">{{ sentence }}</p>
 {%- if notes | length == 1 %}<p class="sd-verdictNotes">{{ notes[0] }}</p>
 {%- elif notes %}<details class="sd-verdictNotes"><summary><span class="sd-verdictNote">{{ notes[0] }}</span>
 <b>{{ notes[1:] | length }} more</b></summary><div class="sd-verdictNoteWords">
@@ -83,7 +83,8 @@ _TEMPLATES = """
 <button type="button" class="sd-word" data-word="pair">Pair</button> <span>{{ pair }}</span>
 <button type="button" class="sd-changePair" aria-controls="sd-change" aria-expanded="false">
 {{- change }}</button></p></div>
-<p class="sd-lede">A small model guesses, a large one checks all guesses at once. Same result, fewer waits.</p></header>
+<p class="sd-lede">A small model <span>(the draft)</span> guesses, a large one <span>(the target)</span> checks all
+guesses at once. Same result, fewer waits.</p></header>
 {% endmacro %}
 
 {% macro save_chart() %}

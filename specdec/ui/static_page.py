@@ -51,6 +51,8 @@ class Recording:
             "sentence": verdict["sentence"],
             "factor": verdict["factor"],
             "about": verdict["about"],
+            "runs": verdict["runs"],
+            "doubts": [note["text"] for note in verdict["notes"] if note["kind"] in verdict["doubts"]],
             "gain": verdict["gain"],
             "engine": verdict["engine"],
             "rates": verdict["rates"],
@@ -78,7 +80,8 @@ def recording_in(path: Path) -> Recording:
 
 def shipped_recordings() -> list[Recording]:
     """The races that ship with the package, recorded on machines that not everybody has."""
-    return [recording_in(path) for path in sorted(SHIPPED.glob("*.jsonl"))]
+    found = [recording_in(path) for path in sorted(SHIPPED.glob("*.jsonl"))]
+    return sorted(found, key=lambda one: bool(one.card["about"]))  # uncertain ones last
 
 
 def write_page(folder: Path, recordings: Sequence[Recording]) -> Path:

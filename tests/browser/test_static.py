@@ -122,7 +122,7 @@ def test_a_file_is_opened_and_left(folder, host, browser, tmp_path) -> None:
         page.wait_for_selector("#sd-said .sd-error:has-text('page.css cannot be shown')")
     (tmp_path / "saved.html").write_text(single_page([shipped_recordings()[0]]), encoding="utf-8")
     with alone(browser, (tmp_path / "saved.html").as_uri() + "#recording=gone") as page:
-        page.wait_for_selector(f"{SENTENCE}:has-text('17 times as fast'):visible")
+        page.wait_for_selector(f"{SENTENCE}:has-text('7.5 times as fast'):visible")
         assert not page.locator("text=All recordings").is_visible()
 
 

@@ -67,7 +67,7 @@ def test_lossless_passes_and_lossy_is_caught(one) -> None:
     assert sentence(findings).startswith("Speculative decoding passes: its sample and that of plain generate are 0.")
     stated = size(findings.lossless.detectable)
     assert findings.lossless.noise_bound < float(stated) < 0.6 and samples_table(findings).rows[0][3] == stated
-    assert losslessness_headline(findings).startswith("No difference found between the two samples.")
+    assert losslessness_headline(findings).startswith("No difference found: plain and speculative samples agree.")
     assert losslessness_notes(findings)[0] == (
         f"This test finds differences of {stated} or more (total variation), 9 times in 10."
     )

@@ -50,7 +50,7 @@ def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int, 
     )  # fmt: skip
     # Names stand right of all lines, or right of a line that has not come so far yet.
     last = end if x and x[-1] == longest else x[-1] if x else 0
-    ends = [("plain", end, 1.0), *([("measured", last, y[-1])] if fixed else [])]
+    ends = [("plain, 1x", end, 1.0), *([("measured", last, y[-1])] if fixed else [])]
     figure.add_hline(y=1, line={"color": GREY, "width": 1}, row=1, col=1)
     predicted = [(gamma, row.predicted) for gamma, row in zip(x, fixed, strict=True) if row.predicted]
     if predicted:
@@ -78,6 +78,7 @@ def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int, 
     if costs:
         _add_costs(figure, [row.judgement for row in costs], last, one_pass)
     figure.update_xaxes(range=[-0.5, end], dtick=2 if longest > 8 else 1)
+    figure.update_xaxes(showticklabels=True, row=1, col=1)  # the others may be below the first screen
     figure.update_xaxes(
         title_text="Draft length \u03b3 (guesses per round)<br>points: median run, bars: lowest to highest",
         row=len(heights),
@@ -163,7 +164,7 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     """A row for each lane at each draft length: its speed-up over all prompts, with a bar from lowest to highest run.
 
     Drawn from top to bottom, so that the lanes' names are horizontal on a phone too. Where there is more than one
-    category of prompts, small dots below the bar are the medians of the categories, and the outer two have names.
+    category of prompts, small dots below the bar are the medians of the categories, which the table names.
     """
     lanes = [s for s in summarise(trials) if s.gains and s.lane_config != BASELINE]
     groups = list(dict.fromkeys(trial.category for trial in trials))
@@ -174,13 +175,10 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
         config, gains, middle = lane.lane_config, lane.gains, median_low(lane.gains)
         colour = COLOURS[config.row.colour]
         found = [(c, s.gain) for c, group in categories if (s := find(group, config)) and s.gain]
-        ends = {min(found, key=_gain): "left", max(found, key=_gain): "right"} if len(found) > 1 else {}
         figure.add_scatter(
-            x=[gain for _, gain in found], y=[place + 0.26] * len(found), mode="markers+text", showlegend=False,
-            marker={"color": colour, "size": 6, "symbol": "circle"},
-            text=[f"\u00a0{shown(category)}\u00a0" if (category, gain) in ends else "" for category, gain in found],
-            textposition=[f"middle {ends.get(one, 'right')}" for one in found], cliponaxis=False,
-            textfont={"size": TEXT}, customdata=[f"{shown(category)}: {gain:.2f}x" for category, gain in found],
+            x=[gain for _, gain in found], y=[place + 0.26] * len(found), mode="markers", showlegend=False,
+            marker={"color": colour, "size": 6, "symbol": "circle"}, cliponaxis=False,
+            customdata=[f"{shown(category)}: {gain:.2f}x" for category, gain in found],
             hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip
         figure.add_scatter(
@@ -212,17 +210,14 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     return figure.update_layout(hovermode="closest")
 
 
-def _gain(found: tuple[str, float]) -> float:
-    return found[1]
-
-
 def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
     """The counts of the most frequent continuations in the three samples of the test of losslessness.
 
     Each sample has ``draws`` continuations; ``lane`` is the key of the tested lane.
 
-    The bars of a sample are hollow, filled or hatched, so that they differ without colours too. A grey band around the
-    first bar holds the second one in about 19 of 20 cases if both samples have one distribution.
+    The bars of a sample are hollow, filled or hatched, so that they differ without colours too. A grey band behind the
+    second bar, around the count of the first one, holds its end in about 19 of 20 cases if both samples have one
+    distribution.
     """
     names = [shown(common.text) for common in found]
     clear = "rgba(0, 0, 0, 0)"
@@ -245,7 +240,7 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
     edge = {"color": GREY, "width": 1}  # the fill alone is too faint to be seen by everybody
     for place, common in enumerate(found):
         low, high = chance_band(common.plain, common.lossless, draws)
-        across = {"yref": "y", "y0": place - 0.375, "y1": place + 0.125}  # over the first two bars of three
+        across = {"yref": "y", "y0": place - 0.125, "y1": place + 0.125}  # behind the second bar of three
         figure.add_shape(type="rect", x0=low, x1=high, **across, fillcolor=FAINT, layer="below", line=edge)
     figure.update_xaxes(title_text=f"Times drawn, of {draws:,} continuations", rangemode="tozero")
     figure.update_yaxes(

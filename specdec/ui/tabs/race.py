@@ -46,7 +46,7 @@ _ASKED = f"async () => {{ {_READY} setTimeout(() => window.specdec.asked(), 50);
 # The recorded races that ship, by the file's name, with the words of their buttons.
 RECORDED = {
     "vllm-cpu": "vLLM servers",
-    "smollm2-letter": "A chat model corrects a letter",
+    "smollm2-letter": "A chat model",
     "h200-embedded": "On an H200",
     "h200-synthetic-7b": "7B pair, timing only",
 }

@@ -191,7 +191,7 @@ export class Chart {
   }
 
   #writeKey() {
-    const lanes = this.#keys.filter((key) => !MAIN.includes(key));
+    const lanes = this.#further ? [] : this.#keys.filter((key) => !MAIN.includes(key));
     const ended = this.#ended();
     const said = lanes.map((key) => ended.find(({ lane }) => lane === key)?.lines ?? [labelOf(key)]);
     const words = JSON.stringify(said);
@@ -272,6 +272,7 @@ export class Chart {
       const below = plain ? 17 : -8;
       this.plot.label([labelOf(lane)], x + (right ? 7 : -7), y + below, right ? "start" : "end", `sd-label ${lane}`);
     }
+    this.#writeFurther();
     const last = this.#last();
     for (const { lane, lines } of ended) {
       const end = this.#end(lane);
@@ -286,6 +287,26 @@ export class Chart {
       this.plot.label(one ? [lines.join(" ")] : lines, fits ? x - 7 : x + 1, y, fits ? "end" : "start", name);
     }
     this.#writeBracket(space, ended);
+  }
+
+  // A further lane's name stands right of the end of its line, if it is the only one and the plain line leaves room.
+  get #further() {
+    const keys = this.#keys.filter((key) => this.#hasSign(key));
+    const plain = this.#lanes.get("generate");
+    if (keys.length !== 1 || !plain?.finished) return null;
+    const end = this.#end(keys[0]);
+    const note = this.#ended().find(({ lane }) => lane === keys[0]);
+    const words = (note?.lines ?? [labelOf(keys[0])]).join(" ");
+    const height = (20 / this.#space(narrow()).height) * this.#top; // of the label, in tokens
+    const free = plain.counts.findIndex((count) => count > end.y - 1.5 * height);
+    const right = this.plot.x(free < 0 ? this.#range : plain.seconds[free]);
+    return this.plot.x(end.x) + 10 + widthOf([words]) < right ? { words, end } : null;
+  }
+
+  #writeFurther() {
+    const found = this.#further;
+    if (found)
+      this.plot.label([found.words], this.plot.x(found.end.x) + 9, this.plot.y(found.end.y) + 14, "start", "sd-label");
   }
 
   // The bracket is above the ends of the lines. Its words are above its middle or, if a label of a line is there, above

@@ -63,7 +63,7 @@ export class VerdictPanel {
   progress(words, race) {
     if (this.headline.textContent !== words) conclude(this.headline, words);
     for (const [key, value] of this.#lanes) {
-      const lane = race?.runs.at(-1)?.get(key);
+      const lane = race?.runs[0]?.get(key); // as the texts and the strips, which stay those of the first run
       if (lane) value.textContent = lane.end?.duration ?? `${lane.tokens} of ${race.asked}`;
     }
   }

@@ -55,9 +55,14 @@ function barOf(lane) {
 
 // An address that others can open; otherwise the project's name.
 export function nameOf(address) {
-  const { hostname, host, pathname } = new URL(address);
-  const own = hostname === "localhost" || hostname === "[::1]" || hostname.startsWith("127.");
-  return own ? "specdec" : host + pathname.replace(/\/$/, "");
+  const { host, pathname } = new URL(address);
+  return isOwn(address) ? "specdec" : host + pathname.replace(/\/$/, "");
+}
+
+// Whether only this computer can open an address.
+export function isOwn(address) {
+  const { hostname } = new URL(address);
+  return hostname === "localhost" || hostname === "[::1]" || hostname.startsWith("127.");
 }
 
 export function drawCard(canvas, card, family) {

@@ -4,6 +4,7 @@ import { linkWith, resultsKey } from "../lib/address.js";
 import { button, el, narrow, save } from "../lib/dom.js";
 import { savers } from "../lib/files.js";
 import { keepRace } from "./session_state.js";
+import { isOwn } from "./card.js";
 import { runLink, settingsLink } from "./link.js";
 import { offeredBy, onOffer } from "../lib/offered.js";
 import { pageOf } from "./web_page.js";
@@ -13,6 +14,7 @@ import { askServer, menuPlace } from "../lib/server.js";
 import { onTab, tabShown } from "../lib/tabs.js";
 
 const NOTHING = "Nothing to share yet. Measure something here or open results; then their link is here.";
+const OWN = "Links to this page open only on this computer. To send a run, save it as a web page or take its picture.";
 const NO_RESULTS = "What this tab shows has no link and no file of its own.";
 
 export class Share {
@@ -49,6 +51,7 @@ export class Share {
     this.node = el("details", "sd-share", "", [summary, (this.panel = el("div", "sd-sharePanel"))]);
     this.ofForm = served(section("These settings", this.settings.node));
     this.ofRace = [
+      ...ownWords(),
       this.ofForm,
       section("This run", this.run.node, this.runWords),
       section("Picture", this.picture.node, this.noPicture),
@@ -146,6 +149,9 @@ function fileName(race) {
   return `specdec-${new Date(race.begin.at * 1000).toISOString().slice(0, 19).replaceAll(":", "-")}`;
 }
 
+// That the links are of no use to others, where that is so.
+const ownWords = () => (isOwn(location.href) ? [served(el("p", "sd-hint sd-ownLinks", OWN))] : []);
+
 // What a tab other than the race has to share.
 function partsOf(tab) {
   const key = resultsKey(tab);
@@ -154,10 +160,11 @@ function partsOf(tab) {
   if (!results) {
     const address = new Copyable("Link to this tab");
     address.set(linkWith({ tab }));
-    return [section("This tab", el("p", "sd-hint", key ? NOTHING : NO_RESULTS), address.node)];
+    return [...ownWords(), section("This tab", el("p", "sd-hint", key ? NOTHING : NO_RESULTS), address.node)];
   }
   results.set(link, words);
   return [
+    ...ownWords(),
     section("These results", results.node),
     ...(Object.keys(files ?? {}).length ? [section("File", savers(files))] : []),
     ...(code ? [section("Code", ...codeFolds(code))] : []),

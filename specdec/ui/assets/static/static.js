@@ -13,7 +13,13 @@ import { onRace } from "../race/current_race.js";
 import { LARGEST } from "../race/race.js";
 
 const TABS = { race: "Race", "how-it-works": "How it works" };
-const LEDE = "A small model guesses, a large one checks all guesses at once. Same result, fewer waits.";
+const LEDE = [
+  "A small model ",
+  el("span", "", "(the draft)"),
+  " guesses, a large one ",
+  el("span", "", "(the target)"),
+  " checks all guesses at once. Same result, fewer waits.",
+];
 
 const jsonIn = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "null");
 const recordings = jsonIn("sd-recordings");
@@ -37,7 +43,7 @@ const place = (tag, id, className = "", children = []) => {
 function frame() {
   const pair = el("span");
   const title = el("div", "", "", [el("h1", "", "specdec"), el("p", "sd-pair", "", [pair])]);
-  const header = place("div", "sd-header", "", [el("header", "sd-head", "", [title, el("p", "sd-lede", LEDE)])]);
+  const header = place("div", "sd-header", "", [el("header", "sd-head", "", [title, el("p", "sd-lede", "", LEDE)])]);
   const menu = place("div", "sd-share");
   const gallery = el("section", "sd-front", "", [
     el("h2", "", "Recorded races"),
@@ -99,7 +105,22 @@ function tabOf(key, name, panel) {
 }
 
 // A recording before it is opened.
-function cardOf({ name, sentence, factor, about, gain, engine, rates, figures, pair, prompt, machine, at }) {
+function cardOf({
+  name,
+  sentence,
+  factor,
+  about,
+  runs,
+  doubts,
+  gain,
+  engine,
+  rates,
+  figures,
+  pair,
+  prompt,
+  machine,
+  at,
+}) {
   const figure = el("span", `sd-cardFactor${about ? " about" : ""}`, "", [
     ...(about ? [el("small", "", "about ")] : []),
     factor ?? "\u2013",
@@ -112,7 +133,8 @@ function cardOf({ name, sentence, factor, about, gain, engine, rates, figures, p
       ? [barsOf({ generate: 1, "speculative:0": engine, speculative: gain }, rates)]
       : [el("span", "", sentence)]),
     el("span", "sd-cardShares", figures.map((one) => `${one.value} ${figureName(one)}`).join(" \u00b7 ")),
-    el("span", "sd-cardFrom", `${machine} \u00b7 ${dayOf(at)}`),
+    ...doubts.map((doubt) => el("span", "sd-cardShares", doubt)),
+    el("span", "sd-cardFrom", `${runs === 1 ? "1 run" : `${runs} runs`} \u00b7 ${machine} \u00b7 ${dayOf(at)}`),
     el("span", "sd-cardOpen", "Watch it \u203a"),
   ]);
   node.href = linkWith({ recording: name }).replace(/^[^#]*/, "");
