@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from specdec.cli.output import Output, console_of, prompt_of
-from specdec.cli.parsers.lossless import DRAWN_TOKENS
 from specdec.cli.parsers.shared import params_of
 from specdec.cli.servers import asked_of, split
 from specdec.cli.terminal import OPTIONS, refused
@@ -19,7 +18,7 @@ from specdec.measure.prompts import read_prompts
 from specdec.report.court import NEAR_TIE, court_counts, court_headline, finding_sentence, sampled_sentences
 from specdec.report.recording import plain_json
 from specdec.servers.address import connected
-from specdec.servers.court import Ids, draws, greedy_court
+from specdec.servers.court import DRAWN_TOKENS, Ids, draws, greedy_court
 from specdec.servers.lane import Server
 from specdec.servers.race import lanes_of
 

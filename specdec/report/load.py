@@ -137,7 +137,8 @@ def load_table(rows: Sequence[LoadRow], plain: str) -> FigureTable:
         )
         for row in rows
     ]
-    return FigureTable(CAPTION.format(runs=numbers.runs(runs), plain=plain), COLUMNS, cells, range(2, len(COLUMNS)))
+    caption, figures = CAPTION.format(runs=numbers.runs(runs), plain=plain), range(2, len(COLUMNS))
+    return FigureTable(caption, COLUMNS, cells, figures, minor=COLUMNS[4:])
 
 
 def row_record(row: LoadRow) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from specdec.servers.lane import Server
 # probability: bfloat16 rounds a logit between 16 and 32 to a multiple of 0.125, and two passes may round it apart.
 NEAR = 0.25
 BESIDE = 7  # other calls beside a prompt, to see whether a batch changes its text
+DRAWN_TOKENS = 4  # of each continuation, where samples are compared
 LOOKED_AT = 5  # most likely tokens that the plain server is asked for
 
 Verdict = Literal["same", "near tie", "batch", "fault", "unknown"]

@@ -281,6 +281,6 @@ def test_a_visitor_saves_a_race_as_a_page(page, browser, tmp_path):
         page.click("text=Save as a web page")
     saved.value.save_as(tmp_path / "saved.html")
     with alone(browser, (tmp_path / "saved.html").as_uri()) as other:
-        other.wait_for_function("window.specdec.verdicts === 1")
+        other.wait_for_function("() => window.specdec.verdicts === 1")
         assert other.inner_text(".sd-headline") == sentence
         assert other.locator("meta[name=description]").get_attribute("content") == sentence

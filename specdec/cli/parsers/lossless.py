@@ -8,7 +8,7 @@ from specdec.cli.parsers.servers import add_server_arguments
 from specdec.cli.parsers.shared import Parser
 from specdec.measure.prompts import EXAMPLES
 
-DRAWS, DRAWN_TOKENS = 500, 4
+DRAWS = 500
 
 
 def lossless_arguments(parser: Parser) -> None:

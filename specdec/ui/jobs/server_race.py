@@ -60,13 +60,31 @@ class ServerRace:
         return replace(self, made=made, params=replace(self.params, seed=seed), runs=1)
 
 
-@dataclass
-class Servers:
-    """Runs a race on servers that are connected. Each call ends at the deadline, at a Stop, and at the page's limit."""
+@dataclass(frozen=True)
+class Turn:
+    """How long a job may still ask servers: each call ends at the deadline, at a Stop, and at the page's limit."""
 
-    servers: Sequence[Server]
     context: JobContext
     limits: Limits
+
+    def asked(self, prompt: str, chat: bool, params: SamplingParams) -> Asked:
+        return Asked(message_of(prompt, chat), params, self._left(), self.over)
+
+    def over(self) -> bool:
+        most = self.limits.seconds
+        return self.context.stop.is_set() or (most is not None and self.context.seconds > most)
+
+    def _left(self) -> float:
+        most = self.limits.seconds
+        return SECONDS if most is None else max(1.0, min(SECONDS, most - self.context.seconds))
+
+
+@dataclass
+class Servers:
+    """Runs a race on servers that are connected."""
+
+    servers: Sequence[Server]
+    turn: Turn
     tokenizer: ServerTokens = field(default_factory=ServerTokens)
 
     @property
@@ -75,13 +93,13 @@ class Servers:
         return self.servers[-1].facts(Answer(None, (), "length", 0.0))
 
     def batches(self, asked: ServerRace) -> Generator[list[Event], None, None]:
-        call = Asked(message_of(asked.prompt, asked.chat), asked.params, self._left(), self._over)
+        call = self.turn.asked(asked.prompt, asked.chat, asked.params)
         try:
             for run in range(asked.runs):
                 for _, events in race_on_servers(self.servers, call, self.tokenizer, asked.made + run):
                     yield events
         except ServerFailed:
-            if not self._over():
+            if not self.turn.over():
                 raise
             yield []  # the call was cut; what has ended before counts
 
@@ -91,21 +109,13 @@ class Servers:
     def token_seconds(self, runs: Sequence[LaneEvents]) -> float | None:
         return None  # other jobs run on this machine, not on the servers
 
-    def _left(self) -> float:
-        most = self.limits.seconds
-        return SECONDS if most is None else max(1.0, min(SECONDS, most - self.context.seconds))
-
-    def _over(self) -> bool:
-        most = self.limits.seconds
-        return self.context.stop.is_set() or (most is not None and self.context.seconds > most)
-
 
 def server_stream(context: JobContext, ask: ServerRace, *, limits: Limits) -> Generator[RaceStep, None, None]:
     """Race two servers, as ``streamed`` says."""
     context.began = context.began or time.monotonic()  # it needs no lent device
     with connected(ask.servers, ask.model) as servers:
         lanes_of(servers)
-        yield from streamed(context, ask, Servers(servers, context, limits), limits=limits, origin="servers")
+        yield from streamed(context, ask, Servers(servers, Turn(context, limits)), limits=limits, origin="servers")
 
 
 def require_prompt(prompt: str, limits: Limits) -> None:

@@ -26,9 +26,11 @@ from specdec.ui.jobs.context import Cancelled, Job, JobContext, QueuePosition
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.race_stream import refusal
+from specdec.ui.jobs.server_checks import Asking
 from specdec.ui.jobs.server_race import ServerRace, look_at, require_prompt, server_stream
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
 from specdec.ui.tabs.measurement import REFUSED
+from specdec.ui.tabs.server_checks import ServerChecks
 
 TITLE, KIND = "Your server", "servers"
 NEW_TOKENS = 64
@@ -98,8 +100,11 @@ class ServerTab:
             self._halt = gr.Button("Stop", variant="secondary", elem_id="sd-server-stop", elem_classes="sd-halt")
         gr.HTML('<div class="sd-saidPlace"></div>', elem_id="sd-server-said", apply_default_css=False)
         self._waiting = gr.HTML("", elem_id="sd-server-waiting", apply_default_css=False)
+        fields = [self._prompt, self._tokens, self._temperature, self._chat, self._ignore]
+        self._inputs = [*fields, *self._chosen]
         # Takes the live view while this tab is open and servers ran the race that it shows.
         gr.HTML('<div class="sd-livePlace sd-live"></div>', elem_id="sd-server-live", apply_default_css=False)
+        self._checks = ServerChecks(limits, self._asking, self._inputs)
         with gr.Column(elem_id="sd-server-help"):
             gr.HTML(self._help(), elem_classes="sd-fragment", apply_default_css=False)
             words = "Open a recorded race of two vLLM servers"
@@ -129,10 +134,9 @@ class ServerTab:
 
     def wire(self, live: Any, named: Callable[[], dict[Any, Any]]) -> None:
         """Wire the buttons. ``live`` is the live view; ``named`` gives the page's header for an answer."""
-        fields = [self._prompt, self._tokens, self._temperature, self._chat, self._ignore]
-        outputs = [self._waiting, live, *named()]
-        inputs = [*fields, *self._chosen]
-        ran = self._start.click(self._racing(live, named), inputs, outputs, js=self._begin, **UNLIMITED, **INTERNAL)
+        self._checks.wire(self._jobs, named)
+        outputs, work = [self._waiting, live, *named()], self._racing(live, named)
+        ran = self._start.click(work, self._inputs, outputs, js=self._begin, **UNLIMITED, **INTERNAL)
         ran.then(None, self._waiting, js="(said) => { window.specdec.end(said); }", **INTERNAL)
         ran.failure(None, js=f"() => {{ window.specdec.end('', {json.dumps(REFUSED)}); }}", **INTERNAL)
         self._halt.click(self._stop, js="() => { window.specdec.halt(); }", queue=False, **INTERNAL)
@@ -157,7 +161,7 @@ class ServerTab:
         )
         return (addresses[0], addresses[1]), model.strip() or None
 
-    def _asked(self, prompt: Any, tokens: Any, temperature: Any, chat: Any, ignore: Any, *chosen: Any) -> ServerRace:
+    def _asking(self, prompt: Any, tokens: Any, temperature: Any, chat: Any, ignore: Any, *chosen: Any) -> Asking:
         servers, model = self._servers(*chosen)
         if not isinstance(prompt, str):
             raise InvalidInput("The prompt is no text. Nothing ran.")
@@ -168,13 +172,17 @@ class ServerTab:
             ignore_eos=ignore is True,
         )
         self._limits.take(params.max_new_tokens)
-        return ServerRace(servers, prompt, params, chat is True, model)
+        return Asking(servers, params, prompt, chat is True, model)
+
+    def _race(self, *values: Any) -> ServerRace:
+        asked = self._asking(*values)
+        return ServerRace(asked.servers, asked.prompt, asked.params, asked.chat, asked.model)
 
     def _racing(self, live: Any, named: Callable[[], dict[Any, Any]]) -> Callable[..., AsyncIterator[dict[Any, Any]]]:
         async def run(request: gr.Request, *values: Any) -> AsyncIterator[dict[Any, Any]]:
             try:
                 yield {self._waiting: ""}
-                asked = self._asked(*values)
+                asked = self._race(*values)
                 work = partial(server_stream, ask=asked, limits=self._limits)
                 job = Job(KIND, asked.tokens, work, asked.settings())
                 async with aclosing(followed(self._jobs, request, job)) as steps:

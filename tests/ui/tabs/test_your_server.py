@@ -26,6 +26,7 @@ from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import LOCAL, PUBLIC, Limits
 from specdec.ui.jobs.log import LOG as JOBS
 from specdec.ui.jobs.log import JobLog
+from specdec.ui.jobs.server_checks import Asking, load_steps, text_steps
 from specdec.ui.jobs.server_race import ServerRace, look_at, server_stream
 from specdec.ui.page import Page, build
 from specdec.ui.server.launch import serve
@@ -313,3 +314,54 @@ def test_a_client_is_closed_when_a_later_server_does_not_answer(monkeypatch) -> 
         with connected([Address("plain", plain.url), Address("spec", "http://127.0.0.1:1")]):
             pass
     assert set(closed) == {"plain", "spec"}
+
+
+def test_load_and_texts_are_asked_of_the_same_two_servers() -> None:
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        page, address = served(LOCAL)
+
+        async def visit() -> list[Heard]:
+            async with Web(address) as web:
+                servers = {"sd_server_plain": plain.url, "sd_server_spec": other.url, "sd_server_tokens": 12}
+                load = servers | {"sd_server_load_at": 2, "sd_server_load_runs": 1}
+                sampled = servers | {"sd_server_temperature": 0.8}
+                return [
+                    await pressed(web, "sd-server-load-start", **load),
+                    await pressed(web, "sd-server-load-start", **load | {"sd_server_load_at": 65}),
+                    await pressed(web, "sd-server-text-start", **servers),
+                    await pressed(web, "sd-server-text-start", **sampled | {"sd_server_text_draws": 50}),
+                    await pressed(web, "sd-server-text-start", **sampled | {"sd_server_text_draws": 10}),
+                ]
+
+        load, too_many, texts, samples, too_few = asyncio.run(visit())
+        page.close()
+        assert "At once" in load.text and "Calls at once" in load.text
+        assert "at most 64" in too_many.text and "At once" not in too_many.text
+        assert "Same text: spec writes what plain writes on all 6 prompts." in texts.text
+        assert "50 continuations of 4 tokens each" in samples.text
+        assert "Draws must be 50 or more" in too_few.text
+
+
+def test_a_stopped_load_keeps_what_was_measured() -> None:
+    stop = threading.Event()
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        servers = (Address("plain", plain.url), Address("spec", other.url))
+        ask, found = Asking(servers, SamplingParams(max_new_tokens=12)), None
+        for found in load_steps(context_of(stop), ask, [1, 2], 2, LOCAL):
+            other.go_on.clear()
+            stop.set()
+        assert found is not None and (found.planned, len(found.runs)) == (8, 1)
+        assert not list(text_steps(context_of(stop), ask, 50, LOCAL))
+
+
+def test_strangers_make_few_calls_at_once() -> None:
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        page, address = served(PUBLIC, Address("plain", plain.url), Address("fast", other.url))
+
+        async def visit() -> Heard:
+            async with Web(address) as web:
+                return await pressed(web, "sd-server-load-start", an_address(), sd_server_load_at=16)
+
+        heard = asyncio.run(visit())
+        page.close()
+        assert "this page makes at most 8" in heard.text and not plain.asked
