@@ -26,6 +26,13 @@ ENTRY = ASSETS / "static" / "static.js"
 # The last one replaces what needs a wide screen.
 STYLES = ("colours", "page", "verdict", "texts", "replay", "rounds", "tabs", "how", "share", "narrow", "wide")
 TITLE = "Speculative decoding, recorded"
+# The recorded races that ship, by the file's name, with their titles.
+RECORDED = {
+    "vllm-cpu": "vLLM servers",
+    "smollm2-letter": "A chat model",
+    "h200-embedded": "On an H200",
+    "h200-synthetic-7b": "7B pair, timing only",
+}
 SHARES = ("engine", "measured")  # what of a gain our loop makes, and what speculation; a card shows them
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
@@ -48,6 +55,7 @@ class Recording:
         machine = next(record["machine"] for record in records if record["event"] == "started")
         return {
             "name": self.name,
+            "title": RECORDED.get(self.name, ""),
             "sentence": verdict["sentence"],
             "factor": verdict["factor"],
             "about": verdict["about"],

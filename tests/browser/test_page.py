@@ -43,7 +43,7 @@ def test_the_page_is_never_empty_and_asks_nothing_of_other_hosts(page, outside):
         "(text) => document.querySelector('#sd-prompt textarea').value === text", arg=example["prompt"]
     )
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
-    assert text(page, ".sd-caption").endswith("\u00b7 \u03b3 5, 128 new tokens, greedy")
+    assert text(page, ".sd-caption").endswith("\u00b7 \u03b3 5, 64 new tokens, greedy")
     assert not page.locator(".sd-changed").is_visible()
     ask(page, tokens=12)
     page.click(".sd-changed button")

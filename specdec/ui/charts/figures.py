@@ -51,7 +51,7 @@ def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int, 
     # Names stand right of all lines, or right of a line that has not come so far yet.
     last = end if x and x[-1] == longest else x[-1] if x else 0
     ends = [("plain, 1x", end, 1.0), *([("measured", last, y[-1])] if fixed else [])]
-    figure.add_hline(y=1, line={"color": GREY, "width": 1}, row=1, col=1)
+    figure.add_hline(y=1, line={"color": GREY, "width": 1, "dash": "8px,3px"}, row=1, col=1)
     predicted = [(gamma, row.predicted) for gamma, row in zip(x, fixed, strict=True) if row.predicted]
     if predicted:
         dashed = {"color": GREY, "width": 2, "dash": "6px,4px"}
@@ -241,7 +241,8 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
     for place, common in enumerate(found):
         low, high = chance_band(common.plain, common.lossless, draws)
         across = {"yref": "y", "y0": place - 0.125, "y1": place + 0.125}  # behind the second bar of three
-        figure.add_shape(type="rect", x0=low, x1=high, **across, fillcolor=FAINT, layer="below", line=edge)
+        figure.add_shape(type="rect", x0=low, x1=high, **across, fillcolor=FAINT, layer="below", line={"width": 0})
+        figure.add_shape(type="rect", x0=low, x1=high, **across, line=edge)  # both ends are seen over the bar too
     figure.update_xaxes(title_text=f"Times drawn, of {draws:,} continuations", rangemode="tozero")
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=[name + NEAR for name in names], autorange="reversed"

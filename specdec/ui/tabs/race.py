@@ -24,6 +24,7 @@ from specdec.ui.jobs.race_settings import REPEATS, RaceSettings, from_recording
 from specdec.ui.jobs.race_stream import refusal, stream
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
 from specdec.ui.script_tables import definitions, lane_list
+from specdec.ui.static_page import RECORDED
 from specdec.ui.tabs.measurement import REFUSED, Values
 from specdec.ui.tabs.race_form import RaceForm, cause_of
 
@@ -41,15 +42,6 @@ _EXAMPLE = (
 )
 _OPEN = f"async () => {{ {_READY} window.specdec.recording(%%s); }}"  # a recorded race
 _ASKED = f"async () => {{ {_READY} setTimeout(() => window.specdec.asked(), 50); }}"  # the fields have new values
-
-
-# The recorded races that ship, by the file's name, with the words of their buttons.
-RECORDED = {
-    "vllm-cpu": "vLLM servers",
-    "smollm2-letter": "A chat model",
-    "h200-embedded": "On an H200",
-    "h200-synthetic-7b": "7B pair, timing only",
-}
 
 
 class RaceTab:

@@ -51,14 +51,14 @@ KEYS = (
 )
 COMMAND = "specdec page --server plain=URL --server spec=URL"
 SERVE = (
-    "vllm serve MODEL --port 8000",
-    "vllm serve MODEL --port 8001 --per-request-spec-decode-metrics detailed \\\n"
+    "vllm serve MODEL --port 8000 --gpu-memory-utilization 0.4",
+    "vllm serve MODEL --port 8001 --gpu-memory-utilization 0.4 --per-request-spec-decode-metrics detailed \\\n"
     '  --speculative-config \'{"method": "draft_model", "model": "DRAFT", "num_speculative_tokens": 5}\'',
 )
 NO_SERVER = (
     "A server's speculation is switched on or off when it starts, so a comparison needs two of them. With vLLM these "
-    "are two commands; two servers on one GPU need --gpu-memory-utilization 0.4 each. Any other server that speaks "
-    "OpenAI's protocol is shown with its text and its speed."
+    "are two commands, here for one GPU. Any other server that speaks OpenAI's protocol is shown with its text and its "
+    "speed."
 )
 
 
@@ -98,6 +98,8 @@ class ServerTab:
         with gr.Row(elem_classes="sd-startRow"):
             self._start = gr.Button("Run race", variant="primary", elem_id="sd-server-start", elem_classes="sd-go")
             self._halt = gr.Button("Stop", variant="secondary", elem_id="sd-server-stop", elem_classes="sd-halt")
+            words = "Open a recorded race of two vLLM servers"
+            self._recorded = gr.Button(words, size="sm", elem_id="sd-server-recorded", elem_classes="sd-chip")
         gr.HTML('<div class="sd-saidPlace"></div>', elem_id="sd-server-said", apply_default_css=False)
         self._waiting = gr.HTML("", elem_id="sd-server-waiting", apply_default_css=False)
         fields = [self._prompt, self._tokens, self._temperature, self._chat, self._ignore]
@@ -107,8 +109,6 @@ class ServerTab:
         self._checks = ServerChecks(limits, self._asking, self._inputs)
         with gr.Column(elem_id="sd-server-help"):
             gr.HTML(self._help(), elem_classes="sd-fragment", apply_default_css=False)
-            words = "Open a recorded race of two vLLM servers"
-            self._recorded = gr.Button(words, size="sm", elem_id="sd-server-recorded", elem_classes="sd-chip")
 
     def _typed_fields(self) -> list[Any]:
         def field(value: str, label: str, name: str, **look: Any) -> gr.Textbox:

@@ -8,6 +8,8 @@ export function defineLanes(table) {
 
 export const laneKeys = () => [...rows.keys()];
 export const laneOf = (key) => rows.get(key);
+// The baseline comes first, and the speculative lane, whose strip is taller, last.
+export const laneOrder = (key) => (key === "generate" ? 0 : key === "speculative" ? 2 : 1);
 export const labelOf = (key) => rows.get(key)?.label ?? key;
 
 // The key of the lane that a "started" record belongs to, among those of a race. A lane may have its own row for one

@@ -1,6 +1,6 @@
 // The passes of each lane, true to scale: a block is as wide as its pass took, and its tokens are below it.
 import { colourOf, el, onLook, scaleOf } from "../lib/dom.js";
-import { labelOf } from "../lib/lanes.js";
+import { labelOf, laneOrder } from "../lib/lanes.js";
 import { word } from "../lib/words.js";
 import { kindsOf } from "./race.js";
 
@@ -44,8 +44,7 @@ export class Strip {
     this.#moment = null;
     this.#marked = { lit: null, current: null };
     this.words.textContent = "";
-    // The baseline comes first, and the speculative lane, which is taller, last.
-    for (const key of [...lanes].sort((one, other) => order(one) - order(other))) {
+    for (const key of [...lanes].sort((one, other) => laneOrder(one) - laneOrder(other))) {
       const parts = { canvas: el("canvas"), cover: el("span", "sd-stripCover"), lit: el("span", "sd-stripLit") };
       const row = { ...parts, current: el("span", "sd-stripLit current"), end: el("span", "sd-stripEnd"), lane: null };
       const track = el("div", "sd-track-of", "", [row.canvas, row.cover, row.current, row.lit, row.end]);
@@ -231,8 +230,6 @@ export class Strip {
     });
   }
 }
-
-const order = (key) => (key === "generate" ? 0 : key === "speculative" ? 2 : 1);
 
 // The round that wrote the token at a place of the text.
 function roundOf(lane, place) {

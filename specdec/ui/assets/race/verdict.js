@@ -1,7 +1,7 @@
 // The verdict: the speed-up, its sentence, its origin, and up to four figures.
 import { button, el, fold } from "../lib/dom.js";
 import { term } from "../lib/figures.js";
-import { labelOf } from "../lib/lanes.js";
+import { labelOf, laneOrder } from "../lib/lanes.js";
 import { firstSentence } from "../lib/sentences.js";
 import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 
@@ -55,7 +55,8 @@ export class VerdictPanel {
     this.factor.hidden = this.warning.hidden = this.caption.hidden = this.changed.hidden = true;
     this.from.replaceChildren(el("span", "", race.onServers ? ASKING : MEASURING));
     this.notes.hidden = true;
-    this.#lanes = new Map(race.begin.lanes.map((key) => [key, el("dd", "", "waiting")]));
+    const keys = [...race.begin.lanes].sort((one, other) => laneOrder(one) - laneOrder(other));
+    this.#lanes = new Map(keys.map((key) => [key, el("dd", "", "waiting")]));
     const parts = [...this.#lanes].map(([key, value]) => el("div", "", "", [el("dt", "", labelOf(key)), value]));
     this.figures.replaceChildren(...parts);
   }
@@ -155,4 +156,5 @@ function captionOf({ begin, verdict }) {
   return [short && `\u201c${short}\u201d`, verdict.caption].filter(Boolean).join(" \u00b7 ");
 }
 
-const figureOf = (figure) => el("div", "", "", [term(figure), el("dd", "", figure.value)]);
+const figureOf = (figure) =>
+  el("div", figure.name === "measured" ? "sd-ofSpeculation" : "", "", [term(figure), el("dd", "", figure.value)]);

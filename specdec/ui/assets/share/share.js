@@ -50,10 +50,8 @@ export class Share {
     const summary = el("summary", "sd-shareButton", "Share");
     this.node = el("details", "sd-share", "", [summary, (this.panel = el("div", "sd-sharePanel"))]);
     this.ofForm = served(section("These settings", this.settings.node));
-    this.ofRace = [
-      ...ownWords(),
-      this.ofForm,
-      section("This run", this.run.node, this.runWords),
+    const links = [...ownWords(), this.ofForm, section("This run", this.run.node, this.runWords)];
+    const files = [
       section("Picture", this.picture.node, this.noPicture),
       section(
         "File",
@@ -65,8 +63,10 @@ export class Share {
         ),
         this.pageWords,
       ),
-      served(section("Code", this.code)),
     ];
+    // What can be sent comes first where the links are of no use to others.
+    const parts = isOwn(location.href) ? [files, links] : [links, files];
+    this.ofRace = [...parts.flat(), served(section("Code", this.code))];
     this.#draw();
     this.node.addEventListener("toggle", () => this.#refresh());
     onTab(() => this.#refresh());

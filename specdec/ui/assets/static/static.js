@@ -107,6 +107,7 @@ function tabOf(key, name, panel) {
 // A recording before it is opened.
 function cardOf({
   name,
+  title,
   sentence,
   factor,
   about,
@@ -127,7 +128,8 @@ function cardOf({
   ]);
   const node = el("a", "sd-recordingCard", "", [
     figure,
-    el("strong", "", pair),
+    el("strong", "", title || pair),
+    ...(title ? [el("span", "sd-cardFrom", pair)] : []),
     el("span", "sd-cardPrompt", prompt),
     ...(gain && rates?.generate && rates?.speculative
       ? [barsOf({ generate: 1, "speculative:0": engine, speculative: gain }, rates)]
