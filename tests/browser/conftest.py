@@ -296,6 +296,18 @@ def edit(page) -> None:
         settle(page)
 
 
+def wait_said(page, words: str) -> None:
+    """Wait until the status above the verdict is shown with these words; a failure says what the page shows instead."""
+    try:
+        page.wait_for_selector(f".sd-status:has-text('{words}')", timeout=60_000)
+    except Exception as error:
+        shown = page.evaluate(
+            "[...document.querySelectorAll('.sd-status, #sd-waiting, .sd-error, .sd-headline, #sd-summary')]"
+            ".map((node) => [node.className || node.id, node.hidden, node.textContent.trim()])"
+        )
+        raise AssertionError(f"{words!r} was not said: {shown}, {page.evaluate('window.specdec')}") from error
+
+
 def ask(page, prompt: str | None = None, tokens: int | None = None, temperature: float | None = None) -> None:
     """Fill in the given fields as a person does."""
     edit(page)

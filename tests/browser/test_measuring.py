@@ -12,7 +12,19 @@ from collections.abc import Callable
 import pytest
 from comparison import HOURS
 
-from browser.conftest import ENDED, FOUND, ask, go_to, open_page, quick_self_test, settle, text, unfold, visit
+from browser.conftest import (
+    ENDED,
+    FOUND,
+    ask,
+    go_to,
+    open_page,
+    quick_self_test,
+    settle,
+    text,
+    unfold,
+    visit,
+    wait_said,
+)
 from specdec.report.losslessness import CHECKS
 from specdec.report.sentences import capital
 from specdec.ui.tabs import lossless, measurement
@@ -107,7 +119,7 @@ def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, addres
         go_to(page, "Race")
         ask(page, tokens=8)
         page.click("#sd-run")
-        page.wait_for_selector(".sd-status:has-text('1 ahead')")
+        wait_said(page, "1 ahead")
         assert other.evaluate("window.specdec.running"), "it all happened while the other race ran"
         other.click("#sd-stop")
         passes_go_on.set()

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from browser.conftest import SKIP, ask, notes, open_page, run, skip, text, unfold, visit
+from browser.conftest import SKIP, ask, notes, open_page, run, skip, text, unfold, visit, wait_said
 
 pytestmark = pytest.mark.xdist_group("browser watch")
 
@@ -110,13 +110,13 @@ def test_a_second_visitor_is_told_of_the_queue(browser, address, passes_go_on):
         one.click("#sd-run")
         one.wait_for_function(f"window.specdec.lanesStarted > {lanes}")
         other.click("#sd-run")
-        other.wait_for_selector(".sd-status:has-text('1 ahead')")
+        wait_said(other, "1 ahead")
         other.click("#sd-stop")  # frees the page at once, as nothing of it runs yet
-        other.wait_for_selector(".sd-status:has-text('Cancelled')")
+        wait_said(other, "Cancelled")
         assert other.locator("#sd-run").is_visible() and not other.locator("#sd-said .sd-error").is_visible()
         assert other.locator(".sd-live.stale").count() == 0, "the last result is no longer dimmed"
         other.click("#sd-run")
-        other.wait_for_selector(".sd-status:has-text('1 ahead')")  # its own first race was given up
+        wait_said(other, "1 ahead")  # its own first race was given up
         assert one.evaluate("window.specdec.running")
         one.click("#sd-stop")
         passes_go_on.set()

@@ -13,9 +13,9 @@ from specdec.events import MAX_GAMMA
 from specdec.lanes.table import LANES
 from specdec.report.link_settings import DEFAULTS, GAMMA, PARAMS
 from specdec.ui.fields import LABELS, number_field, read_number
+from specdec.ui.jobs import startup
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.race_settings import SWITCHES, RaceSettings, clause, exact, from_values, value_of
-from specdec.ui.jobs.startup import TOKENS
 from specdec.ui.jobs.submit import INTERNAL
 
 FIXED, AUTO, STOP = "fixed", "auto", "confidence"  # how the draft length is chosen
@@ -46,7 +46,7 @@ class RaceForm:
         most = self._limits.new_tokens
         with gr.Row():
             self.gamma = number_field(GAMMA, LABELS["gamma"], info=f"0 to {MAX_GAMMA}", elem_id="sd-gamma")
-            tokens = min(TOKENS, most)  # as in the race at start-up, which the page shows first
+            tokens = min(startup.TOKENS, most)  # as in the race at start-up, which the page shows first
             self.tokens = number_field(tokens, LABELS["max_new_tokens"], info=f"up to {most}", elem_id="sd-tokens")
             temperature = {"info": "0 is greedy", "step": 0.05, "elem_id": "sd-temperature"}
             self.temperature = number_field(0, LABELS["temperature"], **temperature)
