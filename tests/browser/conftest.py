@@ -122,15 +122,25 @@ def unhurried(monkeypatch) -> None:
     monkeypatch.setattr(Runner, "forward", slow)
 
 
+class Gate(threading.Event):
+    """While it is clear, our lane waits before its next pass; ``reached`` says that it does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = threading.Event()
+
+
 @pytest.fixture
-def passes_go_on(monkeypatch) -> Iterator[threading.Event]:
-    """While this event is clear, our lane waits before its next pass: a race cannot end while others look at it."""
+def passes_go_on(monkeypatch) -> Iterator[Gate]:
+    """A race cannot end while others look at it."""
     from specdec.forward.runner import Runner
 
-    forward, go_on = Runner.forward, threading.Event()
+    forward, go_on = Runner.forward, Gate()
 
     def held(self, *args, **kwargs):
-        go_on.wait()
+        if not go_on.is_set():
+            go_on.reached.set()
+            go_on.wait()
         return forward(self, *args, **kwargs)
 
     go_on.set()
@@ -299,7 +309,7 @@ def edit(page) -> None:
 def wait_said(page, words: str) -> None:
     """Wait until the status above the verdict is shown with these words; a failure says what the page shows instead."""
     try:
-        page.wait_for_selector(f".sd-status:has-text('{words}')", timeout=60_000)
+        page.wait_for_selector(f".sd-status:has-text('{words}')", timeout=30_000)
     except Exception as error:
         shown = page.evaluate(
             "[...document.querySelectorAll('.sd-status, #sd-waiting, .sd-error, .sd-headline, #sd-summary')]"

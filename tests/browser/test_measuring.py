@@ -109,7 +109,7 @@ def test_a_stop_while_waiting_frees_place_and_page_at_once(page, browser, addres
         ask(other, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=2048)
         passes_go_on.clear()
         other.click("#sd-run")
-        other.wait_for_function("window.specdec.lanesStarted > 3")
+        assert passes_go_on.reached.wait(60), "the race runs, and waits"
         go_to(page, "Best gamma")
         page.click("#sd-gamma-start")
         page.wait_for_selector("#sd-gamma-status :text('1 ahead')")

@@ -105,10 +105,9 @@ def test_a_second_visitor_is_told_of_the_queue(browser, address, passes_go_on):
             open_page(page, address)
         ask(one, "class Stack:\n    def __init__(self):\n        self.items = []", tokens=2048)
         ask(other, tokens=8)
-        lanes = one.evaluate("window.specdec.lanesStarted")
         passes_go_on.clear()
         one.click("#sd-run")
-        one.wait_for_function(f"window.specdec.lanesStarted > {lanes}")
+        assert passes_go_on.reached.wait(60), "the race runs, and waits"
         other.click("#sd-run")
         wait_said(other, "1 ahead")
         other.click("#sd-stop")  # frees the page at once, as nothing of it runs yet
