@@ -15,6 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from specdec.errors import InvalidInput
 from specdec.report.trace import race_of
@@ -48,10 +49,16 @@ class Recording:
     text: str
 
     @property
+    def verdict(self) -> dict[str, Any]:
+        """Its last line."""
+        found: dict[str, Any] = json.loads(self.text.splitlines()[-1])
+        return found
+
+    @property
     def card(self) -> dict[str, object]:
         """What the page shows of it before it is opened, and its lines, packed."""
-        records = [json.loads(line) for line in self.text.splitlines()]
-        begin, verdict = records[0], records[-1]
+        *records, verdict = (json.loads(line) for line in self.text.splitlines())
+        begin = records[0]
         machine = next(record["machine"] for record in records if record["event"] == "started")
         return {
             "name": self.name,
@@ -89,7 +96,7 @@ def recording_in(path: Path) -> Recording:
 def shipped_recordings() -> list[Recording]:
     """The races that ship with the package, recorded on machines that not everybody has."""
     found = [recording_in(path) for path in sorted(SHIPPED.glob("*.jsonl"))]
-    return sorted(found, key=lambda one: bool(one.card["about"]))  # uncertain ones last
+    return sorted(found, key=lambda one: bool(one.verdict["about"]))  # uncertain ones last
 
 
 def write_page(folder: Path, recordings: Sequence[Recording]) -> Path:
@@ -108,7 +115,7 @@ def single_page(recordings: Sequence[Recording]) -> str:
 
 
 def _page(recordings: Sequence[Recording], style: str, code: str) -> str:
-    titles = [json.loads(one.text.splitlines()[-1])["sentence"] for one in recordings]
+    titles = [one.verdict["sentence"] for one in recordings]
     title = TITLE if len(titles) != 1 else "specdec: a recorded race"
     about = titles[0] if len(titles) == 1 else f"{len(titles)} recorded races of speculative decoding, round by round."
     allowed = " ".join([_allowed("script", code), _allowed("style", style)])

@@ -1,6 +1,6 @@
 """DFlash heads: the forward against transformers and an independent reading, every draft against one made from scratch.
 
-The formats of z-lab and of transformers; those of speculators and of DeepSpec are in ``test_block_formats.py``.
+The formats of z-lab and of transformers; those of speculators and of DeepSpec are in ``test_dflash_formats.py``.
 """
 
 from __future__ import annotations

@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from specdec.errors import ServerFailed
-from specdec.events import SamplingParams
 from specdec.measure.losslessness import SampleComparison, compare_samples
 from specdec.measure.prompts import EXAMPLES, read_prompts
-from specdec.servers.address import Address, connected
+from specdec.servers.address import connected
 from specdec.servers.court import DRAWN_TOKENS, Ids, TextFinding, draws, greedy_court
 from specdec.servers.lane import Server
 from specdec.servers.load import CALLS_EACH, LoadRun, under_load
 from specdec.servers.race import lanes_of
 from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import Limits
-from specdec.ui.jobs.server_race import Turn
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """Two servers, of which the first is the plain one, and what they are asked.
-
-    ``prompt`` is used where samples are drawn; greedy texts and load take the example prompts.
-    """
-
-    servers: tuple[Address, Address]
-    params: SamplingParams
-    prompt: str = ""
-    chat: bool = False
-    model: str | None = None
+from specdec.ui.jobs.server_race import ServerRace, Turn
 
 
 @dataclass
@@ -54,19 +38,21 @@ class TextsSoFar:
     compared: SampleComparison | None = None
 
 
-def load_tokens(ask: Asking, levels: Sequence[int], runs: int) -> int:
+def load_tokens(ask: ServerRace, levels: Sequence[int], runs: int) -> int:
     """The new tokens of all calls of ``load_steps``, at most."""
     return sum(levels) * CALLS_EACH * runs * len(ask.servers) * ask.params.max_new_tokens
 
 
 def load_steps(
-    context: JobContext, ask: Asking, levels: Sequence[int], runs: int, limits: Limits
+    context: JobContext, ask: ServerRace, levels: Sequence[int], runs: int, limits: Limits
 ) -> Iterator[LoadSoFar]:
-    """Measure both servers with ``levels`` calls at once, in turns. Yield what is known after each measurement.
+    """Measure both servers with ``levels`` calls at once, in turns, and yield what is known after each measurement.
+
+    The prompts are the examples.
 
     A Stop and the page's limit end it early; what was measured before stays.
     """
-    found, turn = LoadSoFar(len(levels) * runs * len(ask.servers)), _began(context, limits)
+    found, turn = LoadSoFar(len(levels) * runs * len(ask.servers)), Turn(context, limits)
     with connected(ask.servers, ask.model) as servers:
         lanes_of(servers)
         asked = [turn.asked(item.prompt, ask.chat, ask.params) for item in read_prompts(EXAMPLES)]
@@ -83,12 +69,12 @@ def load_steps(
                 raise
 
 
-def text_steps(context: JobContext, ask: Asking, count: int, limits: Limits) -> Iterator[TextsSoFar]:
+def text_steps(context: JobContext, ask: ServerRace, count: int, limits: Limits) -> Iterator[TextsSoFar]:
     """Compare what both servers write, and yield what is known so far.
 
     Greedily that is the example prompts; with a temperature ``count`` short continuations of the prompt from each.
     """
-    turn = _began(context, limits)
+    turn = Turn(context, limits)
     with connected(ask.servers, ask.model) as servers:
         lanes_of(servers)
         steps = _greedy(servers, ask, turn) if ask.params.greedy else _sampled(servers, ask, count, turn)
@@ -99,7 +85,7 @@ def text_steps(context: JobContext, ask: Asking, count: int, limits: Limits) -> 
                 raise
 
 
-def _greedy(servers: Sequence[Server], ask: Asking, turn: Turn) -> Iterator[TextsSoFar]:
+def _greedy(servers: Sequence[Server], ask: ServerRace, turn: Turn) -> Iterator[TextsSoFar]:
     prompts = [(item.name, turn.asked(item.prompt, ask.chat, ask.params)) for item in read_prompts(EXAMPLES)]
     found = TextsSoFar(len(prompts))
     plain, other = servers
@@ -108,7 +94,7 @@ def _greedy(servers: Sequence[Server], ask: Asking, turn: Turn) -> Iterator[Text
         yield found
 
 
-def _sampled(servers: Sequence[Server], ask: Asking, count: int, turn: Turn) -> Iterator[TextsSoFar]:
+def _sampled(servers: Sequence[Server], ask: ServerRace, count: int, turn: Turn) -> Iterator[TextsSoFar]:
     found, seed = TextsSoFar(count), secrets.randbits(32)
     asked = turn.asked(ask.prompt, ask.chat, replace(ask.params, max_new_tokens=DRAWN_TOKENS))
     samples: dict[str, list[Ids]] = {server.name: [] for server in servers}
@@ -120,8 +106,3 @@ def _sampled(servers: Sequence[Server], ask: Asking, count: int, turn: Turn) -> 
     plain, other = samples.values()
     found.compared = compare_samples(plain, other, seed)
     yield found
-
-
-def _began(context: JobContext, limits: Limits) -> Turn:
-    context.began = context.began or time.monotonic()  # it needs no lent device
-    return Turn(context, limits)

@@ -32,7 +32,7 @@ LOOKED = 8  # tokens
 
 @dataclass(frozen=True, slots=True)
 class ServerRace:
-    """A race of two servers; the first is the plain one."""
+    """What a visitor asks of two servers, of which the first is the plain one: a race, or one of ``server_checks``."""
 
     servers: tuple[Address, Address]
     prompt: str
@@ -66,6 +66,9 @@ class Turn:
 
     context: JobContext
     limits: Limits
+
+    def __post_init__(self) -> None:
+        self.context.began = self.context.began or time.monotonic()  # it needs no lent device
 
     def asked(self, prompt: str, chat: bool, params: SamplingParams) -> Asked:
         return Asked(message_of(prompt, chat), params, self._left(), self.over)
@@ -112,10 +115,10 @@ class Servers:
 
 def server_stream(context: JobContext, ask: ServerRace, *, limits: Limits) -> Generator[RaceStep, None, None]:
     """Race two servers, as ``streamed`` says."""
-    context.began = context.began or time.monotonic()  # it needs no lent device
+    turn = Turn(context, limits)
     with connected(ask.servers, ask.model) as servers:
         lanes_of(servers)
-        yield from streamed(context, ask, Servers(servers, Turn(context, limits)), limits=limits, origin="servers")
+        yield from streamed(context, ask, Servers(servers, turn), limits=limits, origin="servers")
 
 
 def require_prompt(prompt: str, limits: Limits) -> None:

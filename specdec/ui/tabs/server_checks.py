@@ -24,7 +24,8 @@ from specdec.ui.fields import LABELS, integer, number_field
 from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.queue import JobQueue
-from specdec.ui.jobs.server_checks import Asking, LoadSoFar, TextsSoFar, load_steps, load_tokens, text_steps
+from specdec.ui.jobs.server_checks import LoadSoFar, TextsSoFar, load_steps, load_tokens, text_steps
+from specdec.ui.jobs.server_race import ServerRace
 from specdec.ui.tabs.measurement import CHART_EVERY, Buttons, Values
 
 AT_ONCE, RUNS, DRAWS = 8, 2, 200
@@ -44,7 +45,7 @@ STOPPED = "Stopped: this is what was known by then."
 class ServerChecks:
     """Built inside the tab. ``asking`` reads the tab's fields, whose values are ``inputs``. Raises ``InvalidInput``."""
 
-    def __init__(self, limits: Limits, asking: Callable[..., Asking], inputs: list[Any]):
+    def __init__(self, limits: Limits, asking: Callable[..., ServerRace], inputs: list[Any]):
         self._limits, self._asking, self._inputs = limits, asking, inputs
         look = {"elem_classes": "sd-fragment", "apply_default_css": False}
         with gr.Accordion("Under load", open=False, elem_id="sd-server-load-fold", elem_classes="sd-after"):
@@ -91,7 +92,7 @@ class ServerChecks:
         work = partial(self._measure, ask=ask, levels=levels, runs=count)
         return Job(self._load.name, load_tokens(ask, levels, count), work)
 
-    def _measure(self, context: JobContext, ask: Asking, levels: list[int], runs: int) -> Iterator[Values]:
+    def _measure(self, context: JobContext, ask: ServerRace, levels: list[int], runs: int) -> Iterator[Values]:
         status, plain = self._load.status, ask.servers[0].name
         found, charted = None, float("-inf")
         yield {status: html.status("Asking both servers once \u2026")}
@@ -126,7 +127,7 @@ class ServerChecks:
         work = partial(self._compare, ask=ask, count=count)
         return Job(self._text.name, ask.params.max_new_tokens * len(ask.servers), work)
 
-    def _compare(self, context: JobContext, ask: Asking, count: int) -> Iterator[Values]:
+    def _compare(self, context: JobContext, ask: ServerRace, count: int) -> Iterator[Values]:
         status, names = self._text.status, (ask.servers[0].name, ask.servers[1].name)
         found = None
         yield {status: html.status("Asking both servers \u2026")}

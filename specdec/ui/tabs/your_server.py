@@ -26,7 +26,6 @@ from specdec.ui.jobs.context import Cancelled, Job, JobContext, QueuePosition
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.race_stream import refusal
-from specdec.ui.jobs.server_checks import Asking
 from specdec.ui.jobs.server_race import ServerRace, look_at, require_prompt, server_stream
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
 from specdec.ui.tabs.measurement import REFUSED
@@ -106,7 +105,7 @@ class ServerTab:
         self._inputs = [*fields, *self._chosen]
         # Takes the live view while this tab is open and servers ran the race that it shows.
         gr.HTML('<div class="sd-livePlace sd-live"></div>', elem_id="sd-server-live", apply_default_css=False)
-        self._checks = ServerChecks(limits, self._asking, self._inputs)
+        self._checks = ServerChecks(limits, self._asked, self._inputs)
         with gr.Column(elem_id="sd-server-help"):
             gr.HTML(self._help(), elem_classes="sd-fragment", apply_default_css=False)
 
@@ -161,7 +160,7 @@ class ServerTab:
         )
         return (addresses[0], addresses[1]), model.strip() or None
 
-    def _asking(self, prompt: Any, tokens: Any, temperature: Any, chat: Any, ignore: Any, *chosen: Any) -> Asking:
+    def _asked(self, prompt: Any, tokens: Any, temperature: Any, chat: Any, ignore: Any, *chosen: Any) -> ServerRace:
         servers, model = self._servers(*chosen)
         if not isinstance(prompt, str):
             raise InvalidInput("The prompt is no text. Nothing ran.")
@@ -172,17 +171,13 @@ class ServerTab:
             ignore_eos=ignore is True,
         )
         self._limits.take(params.max_new_tokens)
-        return Asking(servers, params, prompt, chat is True, model)
-
-    def _race(self, *values: Any) -> ServerRace:
-        asked = self._asking(*values)
-        return ServerRace(asked.servers, asked.prompt, asked.params, asked.chat, asked.model)
+        return ServerRace(servers, prompt, params, chat is True, model)
 
     def _racing(self, live: Any, named: Callable[[], dict[Any, Any]]) -> Callable[..., AsyncIterator[dict[Any, Any]]]:
         async def run(request: gr.Request, *values: Any) -> AsyncIterator[dict[Any, Any]]:
             try:
                 yield {self._waiting: ""}
-                asked = self._race(*values)
+                asked = self._asked(*values)
                 work = partial(server_stream, ask=asked, limits=self._limits)
                 job = Job(KIND, asked.tokens, work, asked.settings())
                 async with aclosing(followed(self._jobs, request, job)) as steps:

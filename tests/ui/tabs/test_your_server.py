@@ -26,7 +26,7 @@ from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import LOCAL, PUBLIC, Limits
 from specdec.ui.jobs.log import LOG as JOBS
 from specdec.ui.jobs.log import JobLog
-from specdec.ui.jobs.server_checks import Asking, load_steps, text_steps
+from specdec.ui.jobs.server_checks import load_steps, text_steps
 from specdec.ui.jobs.server_race import ServerRace, look_at, server_stream
 from specdec.ui.page import Page, build
 from specdec.ui.server.launch import serve
@@ -342,11 +342,11 @@ def test_load_and_texts_are_asked_of_the_same_two_servers() -> None:
         assert "Draws must be 50 or more" in too_few.text
 
 
-def test_a_stopped_load_keeps_what_was_measured() -> None:
+def test_a_stopped_load_keeps_what_was_measured(monkeypatch) -> None:
+    monkeypatch.setattr(server_race, "SECONDS", 1.0)  # a silent server is left at the deadline of the call
     stop = threading.Event()
     with StandIn("plain") as plain, StandIn("vllm") as other:
-        servers = (Address("plain", plain.url), Address("spec", other.url))
-        ask, found = Asking(servers, SamplingParams(max_new_tokens=12)), None
+        ask, found = race_of(plain, other, params=SamplingParams(max_new_tokens=12)), None
         for found in load_steps(context_of(stop), ask, [1, 2], 2, LOCAL):
             other.go_on.clear()
             stop.set()
