@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from specdec.errors import InvalidInput
-from specdec.servers.client import base_of
+from specdec.servers.client import base_of, never
 from specdec.servers.lane import Server, connect
 
 KEYS = "SPECDEC_KEY_"  # with the server's name in capitals: the environment variable that has its key
@@ -60,12 +60,17 @@ def require_names(addresses: Sequence[Address]) -> None:
 
 
 @contextmanager
-def connected(addresses: Sequence[Address], model: str | None = None) -> Iterator[list[Server]]:
-    """The servers at these addresses, in order. Their clients are closed at the end."""
+def connected(
+    addresses: Sequence[Address], model: str | None = None, stopped: Callable[[], bool] = never
+) -> Iterator[list[Server]]:
+    """The servers at these addresses, in order. Their clients are closed at the end.
+
+    ``stopped``: where it is true, every call of these servers ends with ``ServerFailed``, also this first one.
+    """
     with ExitStack() as open_clients:
         servers = []
         for each in addresses:
-            server = connect(each.name, each.url, each.key, model)
+            server = connect(each.name, each.url, each.key, model, stopped)
             open_clients.enter_context(server.client)
             servers.append(server)
         yield servers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,21 +13,13 @@ from specdec.facts import Exactness
 Chat = Sequence[dict[str, str]]
 
 
-def never() -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One call: a prompt as text or as chat messages, the settings, and the deadline in seconds.
-
-    ``stopped`` is asked at each event of the stream; where it is true, the call ends with ``ServerFailed``.
-    """
+    """One call: a prompt as text or as chat messages, the settings, and the deadline in seconds."""
 
     prompt: str | Chat
     params: SamplingParams
     seconds: float = 600.0
-    stopped: Callable[[], bool] = never
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 import httpcore2
 
 from specdec.errors import InvalidInput, ServerFailed, quoted
-from specdec.servers.deadlines import Network
+from specdec.servers.deadlines import Network, Stopped
 
 LONGEST_LINE = 1_000_000  # bytes of one event of a stream
 MOST_STREAMED = 64_000_000  # bytes of one stream
@@ -33,6 +33,10 @@ class Streamed(NamedTuple):
 
     seconds: float
     record: dict[str, Any]
+
+
+def never() -> bool:
+    return False
 
 
 def base_of(url: str) -> str:
@@ -62,12 +66,13 @@ class Client:
     - ``name``: what messages call the server; its address stands in none of them.
     - ``url``: its address; a path of its API, such as ``/v1``, is cut off.
     - ``key``: sent as a bearer token, if given.
+    - ``stopped``: asked again and again while a request waits; where it is true, every request ends.
 
-    Requests raise ``ServerFailed`` with a sentence where the server does not answer as it should. ``seconds`` is the
-    deadline of a whole request, from the connection to the last byte of its answer.
+    Requests raise ``ServerFailed`` with a sentence where the server does not answer as it should, and where they are
+    stopped. ``seconds`` is the deadline of a whole request, from the connection to the last byte of its answer.
     """
 
-    def __init__(self, name: str, url: str, key: str | None = None) -> None:
+    def __init__(self, name: str, url: str, key: str | None = None, stopped: Callable[[], bool] = never) -> None:
         self.name = name
         self._base = base_of(url)
         self._headers: dict[bytes | str, bytes | str] = {
@@ -77,7 +82,9 @@ class Client:
             if not key.isascii() or not key.isprintable():
                 raise InvalidInput(f"The key of the server {name} has characters that no key has; set it again.")
             self._headers["Authorization"] = f"Bearer {key}"
-        self._pool = httpcore2.ConnectionPool(max_connections=None, keepalive_expiry=IDLE, network_backend=Network())
+        self._pool = httpcore2.ConnectionPool(
+            max_connections=None, keepalive_expiry=IDLE, network_backend=Network(stopped)
+        )
 
     def __enter__(self) -> Client:
         return self
@@ -167,6 +174,8 @@ class Client:
                 if _header(response, b"content-encoding") not in ("", "identity"):
                     raise self._failed("sent a packed answer, which was not asked for; switch its compression off.")
                 yield response
+        except Stopped:
+            raise ServerFailed(f"The call of the server {self.name} was stopped.") from None
         except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
             raise self._failed("cannot be reached. Check that it runs and that the address is right.") from None
         except httpcore2.TimeoutException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +12,7 @@ from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Starte
 from specdec.facts import MachineFacts, PairFacts, ServerFacts
 from specdec.lanes.table import ENGINE
 from specdec.servers.answer import Answer, Asked, Counts
-from specdec.servers.client import Client, Streamed
+from specdec.servers.client import Client, Streamed, never
 from specdec.servers.engines import engine_of
 from specdec.servers.openai import OpenAI
 from specdec.servers.probe import difference, metrics_of, probe
@@ -61,10 +61,7 @@ class Server:
 
     def _stream(self, path: str, body: dict[str, Any], asked: Asked) -> Iterator[Streamed]:
         with closing(self.client.stream(path, body, asked.seconds)) as events:
-            for event in events:
-                if asked.stopped():
-                    raise ServerFailed(f"The call of the server {self.name} was stopped.")
-                yield event
+            yield from events
 
     def facts(self, answer: Answer) -> PairFacts:
         """The facts about the lane of an answer. A server's address is in none of them."""
@@ -84,9 +81,14 @@ class Server:
         }
 
 
-def connect(name: str, url: str, key: str | None = None, model: str | None = None) -> Server:
-    """Ask a server who it is. Raises ``InvalidInput`` or ``ServerFailed`` with a sentence."""
-    client = Client(name, url, key)
+def connect(
+    name: str, url: str, key: str | None = None, model: str | None = None, stopped: Callable[[], bool] = never
+) -> Server:
+    """Ask a server who it is. Raises ``InvalidInput`` or ``ServerFailed`` with a sentence.
+
+    ``stopped``: where it is true, this and every later call of the server ends.
+    """
+    client = Client(name, url, key, stopped)
     try:
         found = probe(client, model)
         engine, version = engine_of(found)

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import re
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -315,6 +316,35 @@ def test_tokens_that_nobody_spells_lose_the_text_and_not_the_race(part, monkeypa
     with hostile({"/v1/completions": stream, "/tokenize": part, "/detokenize": part}) as url, bounded(monkeypatch):
         events_ = lane_of(url)
     assert len(events_) == TOKENS + 2
+
+
+def silence(go_on: threading.Event, *, after: Part | None = None) -> Part:
+    """No byte, or none after ``after``, until ``go_on``."""
+
+    def part(handler: Handler) -> None:
+        if after is not None:
+            after(handler)
+            handler.wfile.flush()
+        go_on.wait()
+
+    return part
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/completions", "half a stream"])
+def test_a_stop_ends_the_wait_for_a_silent_server(path) -> None:
+    """The deadline of the call is far away, so only the stop can end it."""
+    stop, go_on = threading.Event(), threading.Event()
+    half = silence(go_on, after=events(choice(), done=False))
+    parts = {"/v1/completions": half} if path == "half a stream" else {path: silence(go_on)}
+    with hostile(parts) as url:
+        threading.Timer(0.5, stop.set).start()
+        try:
+            with pytest.raises(ServerFailed, match="The call of the server one was stopped"):
+                server = connect("one", url, model="m", stopped=stop.is_set)
+                with server.client:
+                    server.ask(Asked("a", SamplingParams(max_new_tokens=TOKENS), 30.0))
+        finally:
+            go_on.set()
 
 
 def test_counters_that_go_back_are_not_told() -> None:

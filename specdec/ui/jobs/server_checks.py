@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from specdec.errors import ServerFailed
@@ -53,20 +54,16 @@ def load_steps(
     A Stop and the page's limit end it early; what was measured before stays.
     """
     found, turn = LoadSoFar(len(levels) * runs * len(ask.servers)), Turn(context, limits)
-    with connected(ask.servers, ask.model) as servers:
+    with _until(turn), connected(ask.servers, ask.model, turn.over) as servers:
         lanes_of(servers)
         asked = [turn.asked(item.prompt, ask.chat, ask.params) for item in read_prompts(EXAMPLES)]
-        try:
-            plain, *others = servers
-            found.guesses = {server.name: server.ask(asked[0]).most_guesses for server in others}
-            found.guesses[plain.name] = 0
-            plain.ask(asked[0])  # many engines compile at their first call
-            for run in under_load(servers, asked, levels, runs):
-                found.runs.append(run)
-                yield found
-        except ServerFailed:
-            if not turn.over():
-                raise
+        plain, *others = servers
+        found.guesses = {server.name: server.ask(asked[0]).most_guesses for server in others}
+        found.guesses[plain.name] = 0
+        plain.ask(asked[0])  # many engines compile at their first call
+        for run in under_load(servers, asked, levels, runs):
+            found.runs.append(run)
+            yield found
 
 
 def text_steps(context: JobContext, ask: ServerRace, count: int, limits: Limits) -> Iterator[TextsSoFar]:
@@ -75,14 +72,19 @@ def text_steps(context: JobContext, ask: ServerRace, count: int, limits: Limits)
     Greedily that is the example prompts; with a temperature ``count`` short continuations of the prompt from each.
     """
     turn = Turn(context, limits)
-    with connected(ask.servers, ask.model) as servers:
+    with _until(turn), connected(ask.servers, ask.model, turn.over) as servers:
         lanes_of(servers)
-        steps = _greedy(servers, ask, turn) if ask.params.greedy else _sampled(servers, ask, count, turn)
-        try:
-            yield from steps
-        except ServerFailed:
-            if not turn.over():
-                raise
+        yield from _greedy(servers, ask, turn) if ask.params.greedy else _sampled(servers, ask, count, turn)
+
+
+@contextmanager
+def _until(turn: Turn) -> Iterator[None]:
+    """Take a failed call for the end of the job, not for a fault, where the job is over."""
+    try:
+        yield
+    except ServerFailed:
+        if not turn.over():
+            raise
 
 
 def _greedy(servers: Sequence[Server], ask: ServerRace, turn: Turn) -> Iterator[TextsSoFar]:

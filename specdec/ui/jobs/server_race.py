@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,7 +62,7 @@ class ServerRace:
 
 @dataclass(frozen=True)
 class Turn:
-    """How long a job may still ask servers: each call ends at the deadline, at a Stop, and at the page's limit."""
+    """How long a job may still ask servers: each call ends at its deadline, and soon after ``over`` is true."""
 
     context: JobContext
     limits: Limits
@@ -71,7 +71,7 @@ class Turn:
         self.context.began = self.context.began or time.monotonic()  # it needs no lent device
 
     def asked(self, prompt: str, chat: bool, params: SamplingParams) -> Asked:
-        return Asked(message_of(prompt, chat), params, self._left(), self.over)
+        return Asked(message_of(prompt, chat), params, self._left())
 
     def over(self) -> bool:
         most = self.limits.seconds
@@ -116,7 +116,7 @@ class Servers:
 def server_stream(context: JobContext, ask: ServerRace, *, limits: Limits) -> Generator[RaceStep, None, None]:
     """Race two servers, as ``streamed`` says."""
     turn = Turn(context, limits)
-    with connected(ask.servers, ask.model) as servers:
+    with connected(ask.servers, ask.model, turn.over) as servers:
         lanes_of(servers)
         yield from streamed(context, ask, Servers(servers, turn), limits=limits, origin="servers")
 
@@ -132,11 +132,11 @@ def require_prompt(prompt: str, limits: Limits) -> None:
         )
 
 
-def look_at(address: Address, model: str | None, stopped: Any) -> ServerFacts | str:
+def look_at(address: Address, model: str | None, stopped: Callable[[], bool]) -> ServerFacts | str:
     """What a server tells of itself and in a short answer; a sentence if it does not answer as it should."""
     try:
-        with connected([address], model) as (server,):
-            answer = server.ask(Asked(LOOK, SamplingParams(max_new_tokens=LOOKED), SECONDS, stopped))
+        with connected([address], model, stopped) as (server,):
+            answer = server.ask(Asked(LOOK, SamplingParams(max_new_tokens=LOOKED), SECONDS))
             return server.facts(answer)["server"]
     except SpecdecError as error:
         return str(error)
