@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
 
-from specdec.errors import InvalidInput, ServerFailed
+from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
 from specdec.facts import MachineFacts, PairFacts, ServerFacts
 from specdec.lanes.table import ENGINE
 from specdec.servers.answer import Answer, Asked, Counts
-from specdec.servers.client import Client, Streamed, never
+from specdec.servers.client import Client, never
 from specdec.servers.engines import engine_of
 from specdec.servers.openai import OpenAI
 from specdec.servers.probe import difference, metrics_of, probe
@@ -43,7 +42,8 @@ class Server:
         asked, prompt_ids = self.engine.spelled(self.client, asked, self.model)
         path, body = self.engine.request(asked, self.model)
         before = self._counted() if self.speculation is True else None
-        answer = self.engine.read(self._stream(path, body, asked), self.name, asked.params.max_new_tokens)
+        with closing(self.client.stream(path, body, asked.seconds)) as events:
+            answer = self.engine.read(events, self.name, asked.params.max_new_tokens)
         if answer.prompt_ids is None:
             answer = replace(answer, prompt_ids=prompt_ids)
         if self.speculation is False and answer.steps is None:
@@ -58,10 +58,6 @@ class Server:
 
     def _counted(self) -> Counts | None:
         return self.engine.counted(metrics_of(self.client))
-
-    def _stream(self, path: str, body: dict[str, Any], asked: Asked) -> Iterator[Streamed]:
-        with closing(self.client.stream(path, body, asked.seconds)) as events:
-            yield from events
 
     def facts(self, answer: Answer) -> PairFacts:
         """The facts about the lane of an answer. A server's address is in none of them."""
