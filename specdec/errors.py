@@ -56,6 +56,16 @@ class DeviceLost(SpecdecError):
         )
 
 
+class GrammarStuck(SpecdecError):
+    """No token of the model can follow the text so far under the call's grammar."""
+
+    def __str__(self) -> str:
+        return (
+            "The grammar allows no token after the text so far, because the model's tokens cannot spell what must "
+            "follow. Change the grammar, or take another model."
+        )
+
+
 class InvalidInput(SpecdecError, ValueError):
     """A prompt, a draft length or a setting cannot be used. Nothing ran, unless a policy gave a bad length later."""
 

@@ -7,6 +7,8 @@ tensors, so events can be pickled, compared and written as JSON.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,6 +21,68 @@ LOSSLESS = ("lossless", "block")  # our own kinds of acceptance that leave the t
 Status = Literal["accepted", "rejected", "discarded"]
 TokenKind = Literal["correction", "bonus", "target"]
 FinishReason = Literal["eos", "length", "stop", "deadline"]
+GrammarKind = Literal["json-schema", "regex", "lark", "function"]
+GRAMMAR_KINDS = ("json-schema", "regex", "lark")
+# JSON as Python writes it. With any whitespace between its parts, a model that writes no JSON may never end them. A
+# schema may say otherwise under "x-guidance".
+JSON_STYLE: dict[str, Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+# The token ids that may follow, from the new token ids so far: ids, or a bool tensor over the vocabulary.
+Allowed = Callable[[tuple[int, ...]], Iterable[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What a text must obey: ``text`` is a JSON schema, a regular expression or a grammar in Lark's notation.
+
+    ``Grammar.json_schema`` takes the schema as a dict too, and ``Grammar.function`` a function of your own. llguidance
+    reads the three texts; its documentation says which keywords and which notation it knows. Of a function, ``kind`` is
+    "function" and ``text`` its name; a recording has no more of it. Raises ``InvalidInput`` for another kind, or for no
+    text.
+    """
+
+    kind: GrammarKind
+    text: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in (*GRAMMAR_KINDS, "function"):
+            raise BadSetting(f"grammar is a {quoted(self.kind)}; the kinds are {', '.join(GRAMMAR_KINDS)}.")
+        if not isinstance(self.text, str) or not self.text.strip():
+            raise BadSetting(f"grammar is {quoted(self.text)}; give the text of a {self.kind}.")
+
+    @classmethod
+    def json_schema(cls, schema: str | dict[str, Any] | bool) -> Grammar:
+        """The grammar of JSON texts that a schema allows; ``schema`` is JSON, or the value that it stands for."""
+        return cls("json-schema", schema if isinstance(schema, str) else json.dumps(schema, ensure_ascii=False))
+
+    @staticmethod
+    def function(allowed: Allowed) -> GrammarFunction:
+        """The grammar of a function that gives the token ids that may follow, from the tuple of new ids so far.
+
+        It may give a bool tensor over the target's vocabulary instead. Where the text may end, an end-of-text id must
+        be among them. It is called once for each place of each text that is tried, so it must depend on nothing else.
+        """
+        return GrammarFunction(allowed)
+
+
+class GrammarFunction(Grammar):
+    """``Grammar.function``, which says what it does. Two are equal if their functions are."""
+
+    __slots__ = ("allowed",)
+    allowed: Allowed
+
+    def __init__(self, allowed: Allowed) -> None:
+        name = getattr(allowed, "__qualname__", type(allowed).__qualname__)
+        super().__init__("function", name)
+        object.__setattr__(self, "allowed", allowed)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GrammarFunction) and self.allowed == other.allowed
+
+    def __hash__(self) -> int:
+        return hash(self.allowed)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GrammarFunction, (self.allowed,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +99,12 @@ class SamplingParams:
     - ``seed``: of the call's one random generator, 0 to 2^63 - 1; None draws a seed, which ``Started`` names.
     - ``stop``: one or more strings; the text ends with the token that completes one of them, which is kept.
     - ``ignore_eos``: go on after an end-of-text token.
+    - ``grammar``: what the new text must obey. A dict is taken as a JSON schema, and a function as
+      ``Grammar.function`` does. Each token is drawn from the target's distribution over the tokens that
+      are allowed at its place, as ``generate`` does it with a logits processor. That is not the distribution of the
+      target's whole texts on the condition that they obey.
+    - ``draft_mask``: whether the draft obeys the grammar too. Without that it guesses freely, and what breaks the
+      grammar is rejected. The text has the same distribution either way.
 
     Raises ``InvalidInput`` for values outside these bounds.
     """
@@ -48,6 +118,8 @@ class SamplingParams:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    grammar: Grammar | None = None
+    draft_mask: bool = True
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):  # as a sequence it would be its letters
@@ -55,8 +127,16 @@ class SamplingParams:
         if not isinstance(self.stop, (list, tuple)):
             raise BadSetting(f"stop is {quoted(self.stop)}; give one or more strings.")
         object.__setattr__(self, "stop", tuple(self.stop))
-        if not isinstance(self.ignore_eos, bool):
-            raise BadSetting(f"ignore_eos is {quoted(self.ignore_eos)}; give True or False.")
+        for name in ("ignore_eos", "draft_mask"):
+            if not isinstance(getattr(self, name), bool):
+                raise BadSetting(f"{name} is {quoted(getattr(self, name))}; give True or False.")
+        grammar: Any = self.grammar
+        if isinstance(grammar, dict):
+            object.__setattr__(self, "grammar", Grammar.json_schema(grammar))
+        elif callable(grammar):
+            object.__setattr__(self, "grammar", GrammarFunction(grammar))
+        elif not (grammar is None or isinstance(grammar, Grammar)):
+            raise BadSetting(f"grammar is {quoted(grammar)}; give a Grammar, a JSON schema as a dict, or a function.")
         _require_int("max_new_tokens", self.max_new_tokens, 1)
         _require_int("top_k", self.top_k, 0)
         require_number("temperature", self.temperature, 0, 100)

@@ -11,9 +11,17 @@ import torch
 import specdec
 
 
-def processed(logits: torch.Tensor, params: specdec.SamplingParams, before: Sequence[int] = ()) -> torch.Tensor:
-    """The distribution that the settings ask for after the ids ``before``, by their definitions, in float64."""
+def processed(
+    logits: torch.Tensor, params: specdec.SamplingParams, before: Sequence[int] = (), text: Sequence[int] = ()
+) -> torch.Tensor:
+    """The distribution that the settings ask for after the ids ``before``, by their definitions, in float64.
+
+    ``text`` are the new ones among them, which a grammar (here a function) is about.
+    """
     logits = logits.double().clone()
+    if params.grammar is not None:
+        allowed = list(params.grammar.allowed(tuple(text)))  # type: ignore[attr-defined]
+        logits = torch.full_like(logits, -math.inf).index_copy_(0, torch.tensor(allowed), logits[allowed])
     seen = torch.tensor(sorted(set(before)), dtype=torch.long)
     penalty = params.repetition_penalty
     logits[seen] = torch.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
@@ -43,7 +51,7 @@ class Target:
             ids = (*self.prompt, *text)
             order = self.table.dim() - 1
             logits = self.table[ids[-order:]]
-            self._rows[text] = processed(logits, self.params, ids).tolist()
+            self._rows[text] = processed(logits, self.params, ids, text).tolist()
         return self._rows[text]
 
     def completed(self, chances: dict[tuple[int, ...], float]) -> dict[tuple[int, ...], float]:

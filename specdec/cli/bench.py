@@ -14,13 +14,14 @@ from accelerate import PartialState
 from specdec.cli.arguments import leave_a_core, pair_of
 from specdec.cli.exports import export_trials, write_exports
 from specdec.cli.output import console_of
+from specdec.cli.parsers.shared import grammar_of
 from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.engine.policy import policy_of
 from specdec.engine.request import Request, make_request
 from specdec.errors import InvalidInput, SpecdecError, with_names
 from specdec.events import SamplingParams
 from specdec.lanes.race import start
-from specdec.lanes.table import BASELINE, LANES, Lane, lane_configs, row_of
+from specdec.lanes.table import BASELINE, FREE_DRAFT, LANES, Lane, lane_configs, row_of
 from specdec.measure.bench import run_plan_distributed
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, read_prompts
@@ -76,7 +77,10 @@ def _asked(arguments: Namespace) -> Plan:
     """The plan without its configs, which depend on the pair."""
     for gamma in arguments.gammas:
         policy_of(gamma)
-    params = SamplingParams(arguments.tokens, temperature=arguments.temperature, seed=0, ignore_eos=True)
+    grammar = grammar_of(arguments)
+    params = SamplingParams(
+        arguments.tokens, arguments.temperature, seed=0, ignore_eos=grammar is None, grammar=grammar
+    )
     name = NAME if arguments.prompts == EXAMPLES else whole_text(arguments.prompts.name)
     choice = Choice(name, arguments.first, arguments.chat)
     return Plan(choice.of(read_prompts(arguments.prompts)), (), params, arguments.runs, choice)
@@ -87,6 +91,8 @@ def _with_configs(asked: Plan, arguments: Namespace, pair: Pair) -> tuple[Plan, 
     request = make_request(pair, asked.prompts[0].message(pair.tokenizer), asked.params)
     refusals = {lane.key: _refusal(lane, request, arguments.gammas) for lane in LANES if lane.bench}
     lanes = arguments.lanes or [key for key, refusal in refusals.items() if not refusal]
+    if asked.params.grammar is not None and not arguments.lanes:
+        lanes.append(FREE_DRAFT)  # what obeying changes
     if BASELINE.key not in lanes:
         raise InvalidInput("All lanes are compared with the lane generate; add it to --lanes.")
     left_out = [

@@ -174,13 +174,15 @@ def with_guessing(draft: DraftMethod | None, then: DraftMethod | None) -> DraftM
 class CombinedDraft(Drafter):
     """Asks the first drafter, and where it proposes nothing the second. Each comes with the kind of its method.
 
+    The kind of the second is None if it says itself who guessed, or if that needs no word.
+
     A second drafter that reads the target's hidden states gets those of copied rounds too: it taps the target's passes
     itself, whoever drafted.
     """
 
     watches = False  # a copy has no probabilities of its own
 
-    def __init__(self, first: tuple[Drafter, str], then: tuple[Drafter, str]):
+    def __init__(self, first: tuple[Drafter, str], then: tuple[Drafter, str | None]):
         (self._first, self._first_kind), (self._then, self._then_kind) = first, then
         self._both = self._first, self._then
         self._behind = False  # whether there were rounds since the second was asked
@@ -190,14 +192,15 @@ class CombinedDraft(Drafter):
             drafter.prefill(context)
 
     def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
-        proposal, kind = self._first.propose(context, gamma, stop), self._first_kind
+        kind: str | None = self._first_kind
+        proposal = self._first.propose(context, gamma, stop)
         asked = gamma > 0 and not len(proposal.ids)
         if asked:
             if self._behind:
                 self._then.catch_up(context)
             proposal, kind = self._then.propose(context, gamma, stop), self._then_kind
         self._behind = not asked
-        return proposal._replace(drafted_by=kind) if len(proposal.ids) else proposal
+        return proposal._replace(drafted_by=kind) if kind and len(proposal.ids) else proposal
 
     def crop_to(self, length: int) -> None:
         for drafter in self._both:
@@ -213,3 +216,6 @@ class CombinedDraft(Drafter):
     def note_choices(self, tokens: list[int], choices: list[int]) -> None:
         for drafter in self._both:
             drafter.note_choices(tokens, choices)
+
+    def catch_up(self, context: TokenBuffer) -> None:
+        self._behind = True  # the second reads when it is asked

@@ -94,6 +94,8 @@ class TranslatedDraft(Drafter):
         self._drafted = [int(token_id) for token_id in drafted[: len(sure)]]
         target_ids, target_neg_log_probs = self._translation.proposal(self._drafted, sure)
         target_ids = list(takewhile(lambda token_id: token_id < self._vocabulary, target_ids[:gamma]))
+        if self._sampler.masks is not None:  # its own tokens do not obey; of the target's, those that do count
+            target_ids = target_ids[: self._sampler.masks.obeyed(context.tokens, target_ids)]
         if not target_ids:
             return self._nothing
         context.write_host(target_ids)

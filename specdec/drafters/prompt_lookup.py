@@ -125,12 +125,15 @@ class LookupDraft(NoDraft):
         self._index = index
         self._vocabulary = vocabulary
         self._greedy = sampler.greedy
+        self._masks = sampler.masks
 
     def prefill(self, context: TokenBuffer) -> None:
         self._index.read(context.tokens)
 
     def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
         copied = self._index.continuation(context.tokens, gamma)
+        if copied and self._masks is not None:
+            copied = copied[: self._masks.obeyed(context.tokens, copied)]
         if not copied:
             return self._nothing
         context.write_host(copied)

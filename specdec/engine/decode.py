@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
+from specdec.drafters.forced import ForcedFirst
 from specdec.engine.acceptance import Acceptance, Lossless, acceptance_of
 from specdec.engine.observe import RoundValues, TargetStep, draft_tokens, observe_round
 from specdec.engine.policy import REREAD, Policy, estimate_costs, lengths_of, next_draft, tell_of_drafts
@@ -95,12 +96,16 @@ class _Run:
         pair, params = call.pair, call.params
         self.call, self.engine, self.clock, self.device = call, engine, clock, pair.device
         self.context = engine.context(call.prompt_ids, params.max_new_tokens)
-        self.sampler = Sampler(params, engine.rng(params.seed or 0))
+        rng, masks = engine.rng(params.seed or 0), call.masks()
+        self.sampler = Sampler(params, rng, masks)
         self.target = Runner(pair.target, engine)
         if pair.draft is None or call.gamma == 0:
             self.drafter: Drafter = NoDraft(pair.vocabulary, self.context)
         else:
-            self.drafter = pair.draft.start(self.target, pair.vocabulary, self.sampler, self.context)
+            drafting = self.sampler if params.draft_mask else Sampler(params, rng)
+            self.drafter = pair.draft.start(self.target, pair.vocabulary, drafting, self.context)
+            if masks is not None and params.draft_mask:
+                self.drafter = ForcedFirst(masks, self.drafter, engine, pair.vocabulary, self.sampler, self.context)
         self.new_ids: list[int] = []
         self.index = -1
         self.reason: FinishReason | None = None
@@ -118,6 +123,8 @@ class _Run:
         """Let the target judge a proposal; commit what it accepts, and one token of the target's own."""
         sampler, context, target, drafter = self.sampler, self.context, self.target, self.drafter
         gamma = len(proposal.ids)
+        if sampler.masks is not None:
+            sampler.masks.require_choice(context.tokens)
         drafted = mark(self.device)
         # 2. One target pass over the last committed token (which is not cached yet) and the gamma draft tokens. The row
         #    of a token tells what follows it. So gamma rows judge the draft tokens, each by the row of the token before

@@ -23,6 +23,7 @@ from specdec.forward.engine import Engine
 from specdec.forward.hf_private import FewerStopTokens
 from specdec.models.compatibility import refuse_rope_change
 from specdec.models.pair import Pair, Prompt
+from specdec.runtime.grammar import Constraint, Masks, constraint_of
 from specdec.runtime.sampling import settings_of
 from specdec.text import require_text
 from specdec.version import VERSION
@@ -100,6 +101,7 @@ class Request:
     prompt_ids: torch.Tensor
     params: SamplingParams
     stop_criteria: StopStrings | None
+    constraint: Constraint | None = None
 
     @property
     def eos_ids(self) -> frozenset[int]:
@@ -136,7 +138,23 @@ def make_request(pair: Pair, prompt: Prompt, params: SamplingParams) -> Request:
     if params.seed is None:
         params = replace(params, seed=secrets.randbits(32))  # JSON readers round integers above 2^53
     stop = _stop_strings(pair, params.stop) if params.stop else None
-    return Request(pair, prompt_ids, params, stop)
+    constraint = _constraint(pair, params)
+    if constraint is not None and pair.uses_graphs:  # a grammar is followed on the host, for which no graph waits
+        pair = replace(pair, engine="eager")
+    return Request(pair, prompt_ids, params, stop, constraint)
+
+
+def _constraint(pair: Pair, params: SamplingParams) -> Constraint | None:
+    if params.grammar is None:
+        return None
+    eos_ids: frozenset[int] = frozenset() if params.ignore_eos else pair.eos_ids
+    return constraint_of(params.grammar, pair.tokenizer, eos_ids, pair.vocabulary)
+
+
+def masks_of(pair: Pair, params: SamplingParams, prompt: int) -> Masks | None:
+    """The masks of a call with a prompt of ``prompt`` tokens; None without a grammar."""
+    constraint = _constraint(pair, params)
+    return None if constraint is None else constraint.masks(prompt)
 
 
 def _stop_strings(pair: Pair, stop: tuple[str, ...]) -> StopStrings:
@@ -202,6 +220,11 @@ class LaneCall:
             neutralised=neutralised(self.pair),
             claims_lossless=self.acceptance.lossless,
         )
+
+    def masks(self) -> Masks | None:
+        """The masks of the call's grammar, made anew; None without a grammar."""
+        constraint = self.request.constraint
+        return None if constraint is None else constraint.masks(len(self.request.prompt_ids))
 
     def cut(self, before: list[int], block: list[int]) -> tuple[int, FinishReason | None]:
         """How many tokens of ``block`` may be appended after the new tokens ``before``, and why the call ends then.

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from specdec.drafters.base import DraftMethod, DraftWork
 from specdec.drafters.combined import Combined, guessing
+from specdec.drafters.forced import GRAMMAR
 from specdec.events import Round
 from specdec.forward.model_info import why_torch_passes
 from specdec.forward.pass_size import PassSize, head_size, model_size
@@ -51,7 +52,7 @@ class EstimatedCosts:
     target_rates: PassRates
     draft: DraftWork
     draft_rates: PassRates
-    copies: str | None  # the kind of a combination's first way, which copies; None for a pair that drafts in one way
+    free: frozenset[str]  # what costs nothing, by ``Round.drafted_by``: a combination's first way, which copies
     stateful: bool
 
     def of(self, event: Round) -> Round:
@@ -59,7 +60,7 @@ class EstimatedCosts:
         guesses, one = len(event.draft or ()), self._check(1)
         return replace(
             event,
-            draft_seconds=0.0 if event.drafted_by == self.copies is not None else self._draft(guesses) / one,
+            draft_seconds=0.0 if event.drafted_by in self.free else self._draft(guesses) / one,
             verify_seconds=self._check(guesses + 1 + event.reread) / one,
             state_seconds=COPY if self.stateful and guesses else 0.0,
         )
@@ -85,7 +86,7 @@ def estimated_costs(pair: Pair) -> EstimatedCosts:
         target_rates=_rates(pair, why_torch_passes(pair.target) is None),
         draft=DraftWork() if draft is None else draft.work(target, _parts(pair, draft)),
         draft_rates=_rates(pair, draft is not None and _in_c(pair, draft)),
-        copies=pair.draft.first.kind if isinstance(pair.draft, Combined) else None,
+        free=frozenset({GRAMMAR, *([pair.draft.first.kind] if isinstance(pair.draft, Combined) else [])}),
         stateful=bool(recurrent_layers(pair.target.config)),
     )
 

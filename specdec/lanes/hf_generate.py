@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, PreTrainedModel, StoppingCriteriaList
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedModel,
+    StoppingCriteriaList,
+)
 from transformers.generation.streamers import BaseStreamer
 
 from specdec.drafters.draft_model import DraftModel
@@ -25,6 +31,7 @@ from specdec.lanes.decoding_thread import Emit, PushedLane
 from specdec.lanes.hf_assistants import assistance, cannot_assist, with_config, with_fixed_gamma
 from specdec.models.pair import Pair, Prompt
 from specdec.runtime.clock import CallClock
+from specdec.runtime.grammar import Masks
 
 
 class _Stopped(BaseException):
@@ -189,6 +196,18 @@ class Numbers:
             self.require()
 
 
+class ObeyGrammar(LogitsProcessor):
+    """Lets ``generate`` choose among the tokens that the call's grammar allows. ``masks``: those of the call."""
+
+    def __init__(self, masks: Masks):
+        self._masks = masks
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        tokens = input_ids[0].tolist()
+        self._masks.require_choice(tokens)
+        return self._masks.apply(scores, tokens)
+
+
 def transformers_lane(call: LaneCall, target: PreTrainedModel | None = None, **extra: Any) -> PushedLane:
     """The events of ``generate`` for ``call``. ``target`` and ``extra`` are those of ``run_generate``."""
 
@@ -258,6 +277,8 @@ def _settings(call: LaneCall) -> dict[str, Any]:
             "top_p": float(params.top_p),
             "min_p": params.min_p or None,
         }
+    if (masks := call.masks()) is not None:
+        settings |= {"logits_processor": LogitsProcessorList([ObeyGrammar(masks)])}
     if call.stop_criteria is not None and call.lane == "generate":
         # Made before: ``generate`` would build its own from the strings, within the measured time.
         settings |= {"stopping_criteria": StoppingCriteriaList([call.stop_criteria])}

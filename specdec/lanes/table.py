@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from specdec.models.pair import Pair
 
 _Lane = TypeVar("_Lane")  # a config, or the key of one
+FREE_DRAFT = "free-draft"  # the lane whose draft does not obey the call's grammar
 ENGINE = "engine"  # the draft length of a server that does not tell it; also the acceptance rule of a server's lane
 
 
@@ -219,6 +220,14 @@ def _no_draft_alone(pair: Pair) -> str | None:
     return cannot_draft_alone(pair)
 
 
+def _free_draft(request: Request, gamma: Any, acceptance: Acceptance) -> Iterator[Event]:
+    from specdec.engine.decode import decode
+
+    if request.params.grammar is None:
+        raise BadSetting("The lane free-draft is for calls with a grammar, and this one has none; leave the lane out.")
+    return decode(request.with_params(draft_mask=False), gamma, acceptance)
+
+
 LANES: list[Lane] = [
     Lane(
         "generate", "Plain", "transformers' plain generate", _generate,
@@ -241,6 +250,10 @@ LANES: list[Lane] = [
     Lane(
         "draft-alone", "Draft alone", "the draft alone", _draft_alone,
         lengths="none", refusal=_no_draft_alone, sign="diamond", bench=None,
+    ),
+    Lane(
+        FREE_DRAFT, "Draft without grammar", "speculative decoding whose draft does not obey the grammar", _free_draft,
+        colour="blue", sign="cross",
     ),
 ]  # fmt: skip
 

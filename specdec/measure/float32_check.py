@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 
+from specdec.engine.request import masks_of
 from specdec.forward.accelerate_private import is_spread
 from specdec.measure.result import LaneEvents, first_difference, started_of, written_ids
 from specdec.models.pair import Pair
@@ -57,7 +58,8 @@ def float32_check(pair: Pair, run: LaneEvents) -> Float32Check | None:
     with torch.inference_mode():
         model = copy.deepcopy(pair.target).to(torch.float32)
         logits = model(input_ids=context.ids(0, context.length)[None], use_cache=False).logits[0, -1:].float()
-        processed = Sampler(started.params, torch.Generator()).process(logits, context, context.length)
+        masks = masks_of(pair, started.params, len(started.prompt_ids))
+        processed = Sampler(started.params, torch.Generator(), masks).process(logits, context, context.length)
         values, best = processed[0].topk(2)
     chosen = int(best[0])
     texts: dict[Literal["plain", "speculative"], list[int]] = {"plain": theirs, "speculative": ours}

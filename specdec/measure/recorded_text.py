@@ -75,6 +75,10 @@ class Text:
             raise InvalidInput(
                 "The draft was verified as a block: what is kept depends on its length, so other lengths must be run."
             )
+        if about.params.grammar is not None:
+            raise InvalidInput(
+                "The text obeys a grammar, and what that forces is drafted too, so other draft lengths must be run."
+            )
         method = about.pair["draft"]
         if method and method.get("depends_on_start") and not is_block_drafter(about.pair):
             raise InvalidInput(

@@ -17,6 +17,7 @@ import torch
 from transformers import GenerationConfig
 
 from specdec.engine.observe import TOP
+from specdec.engine.request import masks_of
 from specdec.errors import InvalidInput
 from specdec.events import DraftToken, Event, Round, Started
 from specdec.forward.hf import HFForward
@@ -142,8 +143,10 @@ def _target_rows(pair: Pair, started: Started, written: Sequence[int]) -> Iterat
         min_p=params.min_p or None, repetition_penalty=float(params.repetition_penalty),
     )  # fmt: skip
     processors = logits_processors(pair.target, config, start, pair.device)
+    masks = masks_of(pair, params, start)
     for end, row in enumerate(torch.cat(logits).float(), start=start):
-        yield processors(ids[None, :end], row[None])[0].softmax(-1).cpu()
+        allowed = row[None] if masks is None else masks.apply(row[None], ids[:end].tolist())
+        yield processors(ids[None, :end], allowed)[0].softmax(-1).cpu()
 
 
 def _look(seen: _Seen, event: Round, rows: Sequence[torch.Tensor]) -> None:

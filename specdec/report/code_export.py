@@ -7,10 +7,8 @@ the version whose documentation and sources it follows.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NotRequired
@@ -23,6 +21,8 @@ from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import LOSSLESS, SamplingParams
 from specdec.facts import OPEN, DraftFacts, ModelFacts, PairFacts
 from specdec.measure.prompts import message_of
+from specdec.report.code_grammar import PROCESSOR_IMPORTS, grammar_argument, grammar_option, no_grammar, processor
+from specdec.report.code_text import command, keywords, literal, python, shell_quoted
 from specdec.report.engine_flags import (
     LLAMACPP,
     SGLANG,
@@ -33,8 +33,10 @@ from specdec.report.engine_flags import (
     vllm_config,
 )
 from specdec.report.schema import place
+from specdec.servers.structured import llamacpp_grammar, sglang_grammar, vllm_grammar
 
 FIXED = 5  # the draft length for tools that cannot choose it themselves
+_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 NEUTRAL = {"top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1, "ignore_eos": False}
 
 
@@ -151,6 +153,9 @@ def _read(given: _Run, expression: Callable[[str, str], str]) -> Run:
     started, settings = given["started"], given["settings"]
     pair, gamma = started["pair"], started["gamma"]
     policy_of(gamma)  # refuses a policy of another program
+    grammar = started["params"].grammar
+    if grammar is not None and grammar.kind == "function":
+        raise InvalidInput("Its text obeyed a function, and a recording has only the name of that.")
     embedded = pair["name"] == "embedded"
     draft = pair["draft"] if gamma != 0 else None
     kind = draft["kind"] if draft else "none"
@@ -193,41 +198,8 @@ def _name(embedded: bool, role: str, facts: Any) -> str:
     return f"path/to/{name}" if facts.get("local") else name
 
 
-# Literals and quotes.
-
-_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
-def _escaped(mark: str) -> str:
-    """The escape, in Python and JSON, of a character that is invisible or that a terminal acts on."""
-    hidden = ord(mark) < 0x10000 and unicodedata.category(mark) in ("Cc", "Cf", "Cs", "Zl", "Zp")
-    return f"\\u{ord(mark):04x}" if hidden else mark
-
-
-def literal(value: Any) -> str:
-    """A value as JSON."""
-    return "".join(map(_escaped, json.dumps(value, ensure_ascii=False)))
-
-
-def python(value: Any) -> str:
-    """A value as Python. Texts are written as JSON, which means the same in Python."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(python, value))}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{python(key)}: {python(each)}' for key, each in value.items())}}}"
-    return repr(value) if value is None or isinstance(value, bool) else literal(value)
-
-
-def _keywords(values: dict[str, str]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items())
-
-
 def _changed(run: Run) -> dict[str, Any]:
     return {name: run.value(name) for name, neutral in NEUTRAL.items() if run.value(name) != neutral}
-
-
-def _command(*parts: str) -> str:
-    return " \\\n  ".join(parts) + "\n"
 
 
 def _none(tool: str, run: Run) -> str:
@@ -249,6 +221,7 @@ def specdec(run: Run) -> str:
         params["seed"] = run.params.seed
     if run.params.stop:
         params["stop"] = list(run.params.stop)
+    sampling = {name: python(value) for name, value in params.items()} | grammar_argument(run.params)
     call = {"gamma": python(run.gamma), "params": "params"}
     if run.acceptance != "lossless":
         call["acceptance"] = python(run.acceptance)
@@ -257,8 +230,8 @@ def specdec(run: Run) -> str:
     return f"""import specdec
 
 pair = specdec.load_pair({", ".join(pair)})
-params = specdec.SamplingParams({_keywords({name: python(value) for name, value in params.items()})})
-events = specdec.speculative(pair, {python(run.message)}, {_keywords(call)})
+params = specdec.SamplingParams({keywords(sampling)})
+events = specdec.speculative(pair, {python(run.message)}, {keywords(call)})
 result = specdec.collect(events, pair.tokenizer)
 print(result.text)
 """
@@ -273,18 +246,13 @@ def server_race(settings: _Settings, params: SamplingParams) -> str:
     plain = {"--top-k": 0, "--top-p": 1, "--min-p": 0, "--seed": None}
     options = [f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
                for name, value in given.items() if name not in plain or value != plain[name]]  # fmt: skip
-    options += [f"--stop {_quoted(text)}" for text in params.stop]
+    options += [f"--stop {shell_quoted(text)}" for text in params.stop]
+    if params.grammar is not None:
+        options.append(grammar_option(params.grammar))
     options += ["--ignore-eos"] * params.ignore_eos + ["--chat"] * bool(settings.get("chat", 0))
     addresses = "plain=http://127.0.0.1:8000 spec=http://127.0.0.1:8001"
-    asked = _command("specdec servers " + " ".join(options), f"-- {addresses} {_quoted(settings['prompt'])}")
+    asked = command("specdec servers " + " ".join(options), f"-- {addresses} {shell_quoted(settings['prompt'])}")
     return f"# with the addresses of your servers; the first does not speculate\n{asked}"
-
-
-def _quoted(text: str) -> str:
-    """A text for bash. One with characters that a terminal acts on has their escapes."""
-    if not any(unicodedata.category(mark).startswith("C") for mark in text):
-        return shlex.quote(text)
-    return "$'" + literal(text)[1:-1].replace("'", "\\'") + "'"
 
 
 def race_code(load: Mapping[str, Any], prompt: Any, params: SamplingParams, asked: Mapping[str, Any]) -> str:
@@ -298,7 +266,9 @@ def race_code(load: Mapping[str, Any], prompt: Any, params: SamplingParams, aske
     changed = {name: value for name, value in changed.items() if value != getattr(defaults, name)}
     if params.stop:
         changed["stop"] = list(params.stop)
-    loaded, sampling = (_keywords({name: python(value) for name, value in given.items()}) for given in (load, changed))
+    changed.pop("grammar", None)
+    loaded = keywords({name: python(value) for name, value in load.items()})
+    sampling = keywords({name: python(value) for name, value in changed.items()} | grammar_argument(params))
     lines = "".join(f"    {name}={python(value)},\n" for name, value in asked.items())
     return f"""import specdec
 
@@ -370,13 +340,18 @@ def transformers(run: Run) -> str:
         lines.append(f'inputs = tokenizer({python(run.message)}, return_tensors="pt")')
     if run.sampled:
         lines.append(f"torch.manual_seed({python(run.params.seed)})")
-    given = _keywords(drafting | {name: python(value) for name, value in fields.items()})
-    body = "\n".join(lines)
+    given = drafting | {name: python(value) for name, value in fields.items()}
+    imports, names = ["import torch"] * run.sampled, "AutoModelForCausalLM, AutoTokenizer"
+    if run.params.grammar is not None:
+        imports, names = PROCESSOR_IMPORTS, f"{names}, LogitsProcessor, LogitsProcessorList"
+        lines += [processor(run.params.grammar), 'obey = Obey(inputs["input_ids"].shape[1])']
+        given |= {"logits_processor": "LogitsProcessorList([obey])"}
+    heading, body = "".join(f"{each}\n" for each in imports), "\n".join(lines)
     return f"""# transformers 5.23
-{"import torch" + chr(10) if run.sampled else ""}from transformers import AutoModelForCausalLM, AutoTokenizer
+{heading}from transformers import {names}
 
 {body}
-ids = target.generate(**inputs, {given})
+ids = target.generate(**inputs, {keywords(given)})
 print(tokenizer.decode(ids[0, inputs["input_ids"].shape[1]:]))
 """
 
@@ -434,6 +409,12 @@ def vllm(run: Run) -> str:
         del fields["min_p"]
     if run.sampled:
         fields["seed"] = run.params.seed
+    arguments = {name: python(value) for name, value in fields.items()}
+    imported = "LLM, SamplingParams"
+    if run.params.grammar is not None:
+        given = {name: python(value) for name, value in vllm_grammar(run.params.grammar).items()}
+        arguments["structured_outputs"] = f"StructuredOutputsParams({keywords(given)})"
+        imported += "\nfrom vllm.sampling_params import StructuredOutputsParams"
     further = run.kind == "suffix" and "# vLLM's suffix decoding searches earlier requests too"
     served = f" --speculative-config {shlex.quote(literal(config))}" if config else ""
     lines = [
@@ -443,12 +424,12 @@ def vllm(run: Run) -> str:
     ]
     heading, drafts = "\n".join(lines), f"\n    speculative_config={python(config)}," if config else ""
     return f"""{heading}
-from vllm import LLM, SamplingParams
+from vllm import {imported}
 
 llm = LLM(
     model={python(run.target)},{drafts}
 )
-params = SamplingParams({_keywords({name: python(value) for name, value in fields.items()})})
+params = SamplingParams({keywords(arguments)})
 outputs = llm.{"chat" if run.chat else "generate"}({python(run.message)}, params)
 print(outputs[0].outputs[0].text)
 """
@@ -457,7 +438,7 @@ print(outputs[0].outputs[0].text)
 def _request(port: int, run: Run, fields: dict[str, Any]) -> str:
     """A request to either server. Both use OpenAI's protocol with further fields."""
     body = {"messages" if run.chat else "prompt": run.message} | fields
-    ask = _command(
+    ask = command(
         f"curl http://localhost:{port}/v1/{'chat/' if run.chat else ''}completions",
         "-H 'Content-Type: application/json'",
         f"-d {shlex.quote(literal(body))}",
@@ -484,6 +465,10 @@ def sglang(run: Run) -> str:
     fields["repetition_penalty"] = run.value("repetition_penalty")
     if run.params.ignore_eos:
         fields["ignore_eos"] = True
+    if run.params.grammar is not None:
+        if run.params.grammar.kind not in ("json-schema", "regex"):
+            return no_grammar(SGLANG, run.params.grammar)
+        fields |= sglang_grammar(run.params.grammar)
     lookup, model = run.kind == "prompt-lookup", run.kind == "model" and run.sampled
     penalised = drafts and run.params.repetition_penalty != 1
     more = [
@@ -493,7 +478,7 @@ def sglang(run: Run) -> str:
         penalised and "# SGLang leaves a draft's own tokens out of the repetition penalty",
     ]
     heading = "\n".join([f"# {SGLANG}", *_remarks("SGLang", run, more)])
-    serve = _command(f"sglang serve --model-path {shlex.quote(run.target)}", *options)
+    serve = command(f"sglang serve --model-path {shlex.quote(run.target)}", *options)
     return f"{heading}\n{serve}{_request(30000, run, fields)}"
 
 
@@ -514,13 +499,17 @@ def llamacpp(run: Run) -> str:
         fields |= {"repeat_penalty": run.value("repetition_penalty"), "repeat_last_n": 65536}
     if run.params.ignore_eos:
         fields["ignore_eos"] = True
+    if run.params.grammar is not None:
+        if run.params.grammar.kind != "json-schema":
+            return no_grammar(LLAMACPP, run.params.grammar)
+        fields |= llamacpp_grammar(run.params.grammar)
     nearest = f"# the nearest to prompt lookup: it matches {lookup_match(run.length)} tokens, no fewer"
     lines = [
         f"# {LLAMACPP}; it reads GGUF files, which its own folder converts",
         *_remarks("llama.cpp", run, [run.kind == "prompt-lookup" and nearest]),
         _gguf(run.target, "target", run.target_facts.get("local", False)),
         *([_gguf(run.draft_name, "draft", run.draft.get("local", False))] if run.kind == "model" else []),
-        _command("llama-server -m target.gguf", *options),
+        command("llama-server -m target.gguf", *options),
     ]
     return "\n".join(lines) + _request(8080, run, fields)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from specdec.events import LOSSLESS, SamplingParams
+from specdec.events import LOSSLESS, Grammar, SamplingParams
 from specdec.lanes.table import LANES
 
 GAMMA = 5
@@ -19,6 +19,7 @@ PARAMS = {
 DEFAULTS = {
     "gamma": GAMMA, "tokens": NEW_TOKENS, "temperature": 0.0, "seed": None, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
     "penalty": 1.0, "ignore_eos": 0, "accept_top_k": None, "block": 0, "lanes": "", "chat": 0,
+    "grammar": "",
 }  # fmt: skip
 
 
@@ -42,9 +43,19 @@ def link_settings(
     changed = {name: value for name, value in values.items() if value != DEFAULTS[name]}
     if params.stop:
         changed["stop"] = json.dumps(params.stop, ensure_ascii=False)
+    if params.grammar is not None:
+        changed["grammar"] = f"{params.grammar.kind}:{params.grammar.text}"
+    if not params.draft_mask:  # the page has the lane free-draft instead
+        changed["draft_mask"] = 0
     if acceptance not in LOSSLESS and accept_top_k is None:
         changed["acceptance"] = acceptance
     return {"prompt": prompt, "chat": int(chat)} | changed
+
+
+def grammar_in(text: str) -> Grammar | None:
+    """The grammar of a link: its kind, a colon and its text; None for an empty text. Raises ``InvalidInput``."""
+    kind, _, content = text.partition(":")
+    return Grammar(kind, content) if text else None  # type: ignore[arg-type]
 
 
 def further_keys() -> list[str]:

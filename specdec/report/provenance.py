@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from specdec.errors import quoted
-from specdec.events import Started
+from specdec.events import SamplingParams, Started
 from specdec.facts import DraftFacts, MachineFacts, ModelFacts, PairFacts, ServerFacts
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice
@@ -80,9 +80,17 @@ def plan_settings(plan: Plan) -> str:
     sampling = " (greedy)" if params.greedy else f", seed {params.seed}" if params.seed is not None else ""
     found = [f"{params.max_new_tokens} new tokens per prompt", numbers.runs(plan.runs)]
     found.append(f"temperature {params.temperature:g}{sampling}")
+    found += filter(None, [_grammar(params)])
     if gammas := _gammas(plan):
         found.append(f"\u03b3 {sentences.lengths(gammas)}")
     return ", ".join(found)
+
+
+def _grammar(params: SamplingParams) -> str:
+    """What the text had to obey, in a few words; empty if nothing."""
+    if params.grammar is None:
+        return ""
+    return sentences.GRAMMARS[params.grammar.kind] + ("" if params.draft_mask else ", which the draft does not obey")
 
 
 def run_settings(started: Started) -> str:
@@ -95,6 +103,7 @@ def run_settings(started: Started) -> str:
     parts.append(f"min-p {params.min_p:g}" if params.min_p else "")
     parts.append(f"repetition penalty {params.repetition_penalty:g}" if params.repetition_penalty != 1 else "")
     parts.append(f"stop at {sentences.listed([quoted(text) for text in params.stop])}" if params.stop else "")
+    parts.append(_grammar(params))
     own = {"lossless": "", "engine": "", "block": "block verification"}
     own["top-k"] = f"top-{started.accept_top_k} acceptance (lossy)"
     claim = "claims to be lossless" if started.claims_lossless else "lossy"

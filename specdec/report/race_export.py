@@ -16,7 +16,8 @@ from specdec.measure.results.format import About
 from specdec.measure.summary import summary_rows
 from specdec.report import numbers, provenance
 from specdec.report.benchmark import benchmark_table
-from specdec.report.code_export import literal, race_code
+from specdec.report.code_export import race_code
+from specdec.report.code_text import literal
 from specdec.report.figure_table import csv_table, markdown_table
 from specdec.report.link_settings import link_settings
 from specdec.report.recording import Recorder, begin_line, event_lines, plain_json, verdict_line

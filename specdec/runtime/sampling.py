@@ -18,19 +18,24 @@ from transformers import (
 
 from specdec.events import SamplingParams
 from specdec.runtime import draws
+from specdec.runtime.grammar import Masks
 from specdec.runtime.tokens import TokenBuffer
 
 
 class Sampler:
-    """Applies one call's ``SamplingParams`` to rows of logits and draws from them with the call's one generator."""
+    """Applies one call's ``SamplingParams`` to rows of logits and draws from them with the call's one generator.
 
-    def __init__(self, params: SamplingParams, rng: torch.Generator):
+    ``masks``: those of the call's grammar, if it has one; a draft that need not obey it has none.
+    """
+
+    def __init__(self, params: SamplingParams, rng: torch.Generator, masks: Masks | None = None):
         self.greedy = params.greedy
-        self.takes_largest = params.greedy and params.repetition_penalty == 1.0  # of the raw logits
         self.rng = rng
-        self.reads_ids = params.repetition_penalty != 1.0  # a row depends on the ids before it
+        self.masks = masks
+        self.reads_ids = params.repetition_penalty != 1.0 or masks is not None  # a row depends on the ids before it
+        self.takes_largest = params.greedy and not self.reads_ids  # of the raw logits
         self._penalty = None
-        if self.reads_ids:
+        if params.repetition_penalty != 1.0:
             self._penalty = RepetitionPenaltyLogitsProcessor(float(params.repetition_penalty))
         self._warpers: list[LogitsProcessor] = []  # these work row by row and do not need the ids
         if not params.greedy:
@@ -47,12 +52,15 @@ class Sampler:
         """Processed logits (n, V) from raw logits (n, V).
 
         The last row was computed from the context's first ``end`` ids, and each earlier row from one id less. A
-        repetition penalty must not see the draft tokens after its own position.
+        repetition penalty and a grammar must not see the draft tokens after their own position.
         """
         if self._penalty is not None:
             ends = range(end - len(logits) + 1, end + 1)
             rows = [self._penalty(context.ids_before(n)[None], logits[i : i + 1].clone()) for i, n in enumerate(ends)]
             logits = torch.cat(rows)
+        if self.masks is not None:
+            drafted = context.ids(context.length, end).tolist() if end > context.length else []
+            logits = self.masks.apply(logits, [*context.tokens[:end], *drafted])
         for warper in self._warpers:  # transformers' list class reads their signatures at every call
             logits = warper(None, logits)
         return logits

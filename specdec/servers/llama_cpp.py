@@ -23,6 +23,7 @@ from specdec.servers.answer import Answer, Asked, Counts, Piece, Step, contradic
 from specdec.servers.client import Client, Streamed
 from specdec.servers.openai import OpenAI
 from specdec.servers.probe import Probe
+from specdec.servers.structured import llamacpp_grammar
 
 # Some versions write these with "_total" at the end.
 COUNTERS = tuple(f"llamacpp:spec_decode_num_{name}" for name in ("drafts", "draft_tokens", "accepted_tokens"))
@@ -79,7 +80,8 @@ class LlamaCpp(OpenAI):
         params = asked.params
         if params.repetition_penalty != 1:
             raise BadSetting("repetition_penalty is set, but llama.cpp looks back over a window only; leave it out.")
-        return "/completion", {
+        grammar = {} if params.grammar is None else llamacpp_grammar(params.grammar)
+        return "/completion", grammar | {
             "model": model,
             "prompt": asked.prompt,
             "n_predict": params.max_new_tokens,

@@ -70,7 +70,9 @@ class OpenAI:
     def request(self, asked: Asked, model: str) -> tuple[str, dict[str, Any]]:
         """The path and the body of a call. Raises ``InvalidInput`` for a setting that it does not take."""
         params = asked.params
-        unknown = {"top_k": params.top_k, "min_p": params.min_p, "ignore_eos": params.ignore_eos}
+        unknown = {
+            "top_k": params.top_k, "min_p": params.min_p, "ignore_eos": params.ignore_eos, "grammar": params.grammar,
+        }  # fmt: skip
         given = [key for key, value in unknown.items() if value]
         given += ["repetition_penalty"] * (params.repetition_penalty != 1)
         if given:

@@ -19,6 +19,7 @@ from typing import Any
 from specdec.servers.answer import Answer, Asked, Counts, Step, counts_of, wholes
 from specdec.servers.openai import OpenAI
 from specdec.servers.probe import Probe
+from specdec.servers.structured import sglang_grammar
 
 PAGES = ("/server_info", "/get_server_info")  # its name of today, and that of versions before
 
@@ -41,6 +42,8 @@ class SGLang(OpenAI):
 
     def request(self, asked: Asked, model: str) -> tuple[str, dict[str, Any]]:
         path, body = self.call(asked, model)
+        if asked.params.grammar is not None:
+            body |= sglang_grammar(asked.params.grammar)
         return path, body | self.every_setting(asked.params) | {
             "presence_penalty": 0.0,
             "frequency_penalty": 0.0,

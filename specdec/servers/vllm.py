@@ -13,6 +13,7 @@ from specdec.servers.answer import Answer, Asked, Counts, counts_of, steps_of, s
 from specdec.servers.client import Client
 from specdec.servers.openai import OpenAI
 from specdec.servers.probe import Probe
+from specdec.servers.structured import vllm_grammar
 
 COUNTERS = tuple(f"vllm:spec_decode_num_{name}_total" for name in ("drafts", "draft_tokens", "accepted_tokens"))
 
@@ -35,6 +36,8 @@ class Vllm(OpenAI):
 
     def request(self, asked: Asked, model: str) -> tuple[str, dict[str, Any]]:
         path, body = self.call(asked, model)
+        if asked.params.grammar is not None:
+            body["structured_outputs"] = vllm_grammar(asked.params.grammar)
         return path, body | self.every_setting(asked.params) | {
             "return_token_ids": True,
         }

@@ -22,7 +22,7 @@ from specdec.measure.prompts import message_of
 from specdec.measure.result import Result, collect
 from specdec.measure.task import Task
 from specdec.models.pair import Pair, Prompt
-from specdec.report.link_settings import GAMMA, NEW_TOKENS
+from specdec.report.link_settings import GAMMA, NEW_TOKENS, grammar_in
 from specdec.report.recording import Recorder
 from specdec.ui.jobs.context import Job, JobContext, QueuePosition
 from specdec.ui.jobs.limits import Limits
@@ -61,6 +61,7 @@ def _decode_endpoint(jobs: JobQueue, limits: Limits) -> Callable[..., AsyncItera
         lane: str = "speculative",
         chat: bool = False,
         stop: list[str] | None = None,
+        grammar: str = "",
     ) -> AsyncIterator[str]:
         """Decode a prompt and stream the recording: each output is one or more JSON lines, one event per line.
         Lanes: {lanes}.{limits}
@@ -79,6 +80,7 @@ def _decode_endpoint(jobs: JobQueue, limits: Limits) -> Callable[..., AsyncItera
             lane: one of the lanes
             chat: send the prompt as a user's message, by the chat template of the target's tokenizer
             stop: strings; the text ends with the token that completes one of them, which is kept
+            grammar: what the text must obey, as "json-schema:SCHEMA", "regex:EXPRESSION" or "lark:GRAMMAR"
 
         Returns:
             JSON lines; specdec.report.recording.read_recording reads them
@@ -88,17 +90,20 @@ def _decode_endpoint(jobs: JobQueue, limits: Limits) -> Callable[..., AsyncItera
             _require("lane", lane, str, "the name of a lane")
             _require("ignore_eos", ignore_eos, bool, "true or false")
             _require("chat", chat, bool, "true or false")
+            _require("grammar", grammar, str, "a text")
             params = SamplingParams(
                 max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, _strings("stop", stop),
-                ignore_eos,
+                ignore_eos, grammar_in(grammar),
             )  # fmt: skip
             limits.take(params.max_new_tokens, stop=params.stop)
+            limits.take_grammar(params.grammar)
             config, message = row_of(lane).lane_config(gamma), message_of(prompt, chat)
             task = Task(
                 partial(_decoded, prompt=message, params=params, config=config, seconds=limits.seconds),
                 max_new_tokens,
             )
             settings = {"prompt": prompt, "chat": chat, "lane": lane, "gamma": config.gamma} | asdict(params)
+            settings["grammar"] = grammar
             job = Job("decode", task.tokens, partial(_decode, prompt=message, params=params, task=task, limits=limits))
             async with aclosing(followed(jobs, request, replace(job, settings=settings))) as steps:
                 async for lines in steps:
@@ -120,6 +125,7 @@ def _race_endpoint(jobs: JobQueue, limits: Limits) -> Callable[..., AsyncIterato
         further_lanes: list[str] | None = None,
         chat: bool = False,
         stop: list[str] | None = None,
+        grammar: str = "",
     ) -> AsyncIterator[dict[str, Any]]:
         """Race plain generate against speculative decoding; the last output is the verdict with each lane's text and
         figures. Further lanes: {further}.{limits}
@@ -134,6 +140,7 @@ def _race_endpoint(jobs: JobQueue, limits: Limits) -> Callable[..., AsyncIterato
             further_lanes: lanes to run in addition to {default}
             chat: send the prompt as a user's message, by the chat template of the target's tokenizer
             stop: strings; a lane's text ends with the token that completes one of them, which is kept
+            grammar: what the text must obey, as "json-schema:SCHEMA", "regex:EXPRESSION" or "lark:GRAMMAR"
 
         Returns:
             the fields of specdec.Verdict, among them kind, sentence, notes, and gain, engine and speculation in numbers
@@ -147,9 +154,13 @@ def _race_endpoint(jobs: JobQueue, limits: Limits) -> Callable[..., AsyncIterato
             further = _strings("further_lanes", further_lanes)
             if len(further) > len(LANES):
                 raise InvalidInput(f"further_lanes has {len(further)} names; there are {len(LANES)} lanes.")
-            params = SamplingParams(max_new_tokens, temperature, seed=seed, stop=_strings("stop", stop))
+            _require("grammar", grammar, str, "a text")
+            params = SamplingParams(
+                max_new_tokens, temperature, seed=seed, stop=_strings("stop", stop), grammar=grammar_in(grammar)
+            )
             ask = RaceSettings(prompt, gamma, params, lanes=(*DEFAULT_KEYS, *further), runs=runs, chat=chat)
             limits.take(params.max_new_tokens, runs, stop=params.stop)
+            limits.take_grammar(params.grammar)
             work = partial(_race, ask=ask, limits=limits)
             job = Job("race of a program", ask.tokens, work, ask.settings() | {"stop": params.stop})
             problem = ""

@@ -22,7 +22,7 @@ LABELS = {
     "repetition_penalty": "Repetition penalty", "seed": "Seed", "gamma": "Draft length \u03b3",
     "least_confidence": "Confidence", "accept_top_k": "Lossy: accept if in the target's top k",
     "ignore_eos": "Ignore end of text", "runs": "Runs", "prompts": "Prompts", "draws": "Draws",
-    "first": "Prompts per category",
+    "first": "Prompts per category", "grammar": "The text must obey",
 }  # fmt: skip
 
 

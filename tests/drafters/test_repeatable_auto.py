@@ -166,7 +166,7 @@ def round_of(guesses: int, **changes) -> specdec.Round:
 
 
 SIZE = PassSize(None, None, 10**7, 4e7)
-COSTS = EstimatedCosts(SIZE, 20, BY_TORCH, DraftWork(4e6, 2), BY_TORCH, copies=None, stateful=False)
+COSTS = EstimatedCosts(SIZE, 20, BY_TORCH, DraftWork(4e6, 2), BY_TORCH, free=frozenset(), stateful=False)
 
 
 def test_costs_are_told_in_target_passes() -> None:
@@ -181,7 +181,7 @@ def test_what_costs_of_a_round_depend_on() -> None:
     five = COSTS.of(round_of(5))
     block = replace(COSTS, draft=DraftWork(4e6, 2, one_pass=True)).of(round_of(5))
     assert COSTS.of(round_of(1)).draft_seconds < block.draft_seconds < five.draft_seconds / 2
-    copying = replace(COSTS, copies="prompt-lookup")
+    copying = replace(COSTS, free=frozenset({"prompt-lookup"}))
     assert copying.of(round_of(5, drafted_by="prompt-lookup")).draft_seconds == 0
     assert copying.of(round_of(5, drafted_by="model")).draft_seconds == five.draft_seconds
     stateful = replace(COSTS, stateful=True)

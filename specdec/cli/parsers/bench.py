@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specdec.cli.parsers.shared import SETS, Parser, add_measurement_arguments, add_pair_arguments, draft_length
+from specdec.cli.parsers.shared import (
+    SETS,
+    Parser,
+    add_grammar_arguments,
+    add_measurement_arguments,
+    add_pair_arguments,
+    draft_length,
+)
 from specdec.lanes.table import LANES, LOOP
 from specdec.measure.prompts import EXAMPLES
 from specdec.models.presets import SHAPES
@@ -49,6 +56,7 @@ def bench_arguments(parser: Parser) -> None:
     parser.add_argument("--runs", type=int, default=5, help="calls of each lane and prompt (default 5)")
     parser.add_argument("--tokens", type=int, default=128, help="new tokens of each call (default 128)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
+    add_grammar_arguments(parser)
     parser.add_argument(
         "--compare", type=Path, nargs="+", metavar="FILE", help="only put these results files into one table"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from specdec.cli.parsers.shared import (
     Parser,
     add_export_argument,
+    add_grammar_arguments,
     add_pair_arguments,
     add_sampling_arguments,
     draft_length,
@@ -34,6 +35,7 @@ def run_arguments(parser: Parser) -> None:
         help=f"{LOOP.key} is our loop without a draft; default: " + " ".join(DEFAULT_KEYS),
     )
     add_sampling_arguments(parser)
+    add_grammar_arguments(parser)
     parser.add_argument("--chat", action="store_true", help="send the prompt as a message, by the chat template")
     parser.add_argument(
         "--runs", type=int, help="run the race so often; default: until its verdict is clear, five times at most"

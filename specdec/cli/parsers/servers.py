@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from specdec.cli.parsers.shared import Parser, add_export_argument, add_sampling_arguments
+from specdec.cli.parsers.shared import Parser, add_export_argument, add_grammar_arguments, add_sampling_arguments
 
 SECONDS = 600.0  # the deadline of a call, unless another one is given
 RUNS = 3  # of a measurement over prompts
@@ -36,6 +36,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     """The settings of a call on servers."""
     parser.add_argument("--model", help="the model's name in requests; needed where a server has several")
     add_sampling_arguments(parser)
+    add_grammar_arguments(parser)
     parser.add_argument("--ignore-eos", action="store_true", help="write on after an end-of-text token")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a message of a chat")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"deadline of a call (default {SECONDS:g})")

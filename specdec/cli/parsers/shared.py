@@ -14,7 +14,7 @@ from specdec.cli.terminal import readable
 from specdec.drafters.forms import forms
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput
-from specdec.events import MAX_GAMMA, SamplingParams
+from specdec.events import MAX_GAMMA, Grammar, GrammarKind, SamplingParams
 from specdec.models.settings import DRAFT_WEIGHTS, DTYPES, ENGINES
 from specdec.report.link_settings import NEW_TOKENS
 
@@ -82,8 +82,45 @@ def add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help="for sampling; default: one is drawn")
 
 
+def add_grammar_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the text must obey, which ``grammar_of`` reads."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--json-schema",
+        type=Path,
+        metavar="FILE",
+        help="the text must be JSON that this schema allows (needs llguidance)",
+    )
+    group.add_argument("--regex", help="the text must match this regular expression as a whole (needs llguidance)")
+    group.add_argument(
+        "--lark",
+        type=Path,
+        metavar="FILE",
+        help="the text must obey this grammar in Lark's notation (needs llguidance)",
+    )
+
+
+def grammar_of(arguments: argparse.Namespace) -> Grammar | None:
+    """The grammar of ``add_grammar_arguments``. Raises ``InvalidInput`` for a file that cannot be read."""
+    if arguments.regex is not None:
+        return Grammar("regex", arguments.regex)
+    files: tuple[tuple[GrammarKind, Path | None], ...] = (
+        ("json-schema", arguments.json_schema), ("lark", arguments.lark),
+    )  # fmt: skip
+    for kind, path in files:
+        if path is not None:
+            try:
+                return Grammar(kind, path.read_text(encoding="utf-8"))
+            except OSError as error:
+                raise InvalidInput(f"{path.name} cannot be read ({error.strerror}).") from error
+            except UnicodeDecodeError as error:
+                raise InvalidInput(f"{path.name} cannot be read as UTF-8 text.") from error
+    return None
+
+
 def params_of(arguments: argparse.Namespace) -> SamplingParams:
-    """The settings of ``add_sampling_arguments``, and ``--ignore-eos`` where a command has it."""
+    """The settings of ``add_sampling_arguments``; ``--ignore-eos`` and the grammar where a command has them."""
+    grammar = grammar_of(arguments) if "regex" in arguments else None
     return SamplingParams(
         max_new_tokens=arguments.tokens,
         temperature=arguments.temperature,
@@ -93,6 +130,7 @@ def params_of(arguments: argparse.Namespace) -> SamplingParams:
         seed=arguments.seed,
         stop=tuple(arguments.stop),
         ignore_eos=getattr(arguments, "ignore_eos", False),
+        grammar=grammar,
     )
 
 

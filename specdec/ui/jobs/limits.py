@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from specdec.errors import BadSetting, quoted
+from specdec.events import Grammar
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,21 @@ class Limits:
     prompts: int = 1000  # of a benchmark
     file_bytes: int = 10_000_000  # of a file that a visitor chose, unpacked
     draws: int = 10_000  # of each sample of the losslessness test
+    grammar_characters: int = 200_000  # of a grammar's text
     pairs: Literal["any", "listed", "none"] = "any"
 
     @property
     def public(self) -> bool:
         """Whether strangers can reach the page."""
         return self.pairs != "any"
+
+    def take_grammar(self, grammar: Grammar | None) -> None:
+        """Raise ``InvalidInput`` for a longer grammar than this page reads. What a grammar may cost is bounded too."""
+        if grammar is not None and len(grammar.text) > self.grammar_characters:
+            raise BadSetting(
+                f"grammar has {len(grammar.text):,} characters; this page reads at most {self.grammar_characters:,}. "
+                "Nothing ran."
+            )
 
     def take(self, new_tokens: int, runs: int = 1, prompts: int = 1, draws: int = 1, stop: Sequence[str] = ()) -> None:
         """Raise ``InvalidInput`` for more than this page allows. Call it before a job joins the queue."""
@@ -73,5 +83,6 @@ PUBLIC = Limits(
     prompts=20,
     file_bytes=1_000_000,
     draws=1_000,
+    grammar_characters=4_000,
     pairs="none",
 )

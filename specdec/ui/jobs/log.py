@@ -27,9 +27,9 @@ LOG = logging.getLogger("specdec.jobs")
 class JobLog:
     """Writes the settings and the end of each job.
 
-    Of a prompt only the length is written, unless ``prompts`` is true; then the whole prompt is. Everything else that a
-    visitor may have chosen is cut. In place of an address there is a code, which changes with each start of the
-    program.
+    Of a grammar only the kind is written, and of a prompt only the length, unless ``prompts`` is true; then the whole
+    prompt is. Everything else that a visitor may have chosen is cut. In place of an address there is a code, which
+    changes with each start of the program.
     """
 
     def __init__(self, prompts: bool = False):
@@ -51,6 +51,8 @@ class JobLog:
             record["seconds"] = round(seconds, 3)
         settings = dict(place.job.settings)
         prompt = settings.pop("prompt", None)
+        if grammar := settings.pop("grammar", None):  # its text may say what the prompt is about
+            settings["grammar"] = str(grammar).partition(":")[0]
         for name, values in (("settings", settings), ("counts", counts or {})):
             record[name] = _short(values)
             if (length := len(json.dumps(record[name]))) > LINE:

@@ -13,7 +13,7 @@ from specdec.lanes.race import race
 from specdec.lanes.table import DEFAULT_KEYS, race_configs, turned
 from specdec.measure.prompts import message_of
 from specdec.measure.task import Task
-from specdec.report.link_settings import DEFAULTS, GAMMA, NEW_TOKENS, PARAMS, further_keys, link_settings
+from specdec.report.link_settings import DEFAULTS, GAMMA, NEW_TOKENS, PARAMS, further_keys, grammar_in, link_settings
 from specdec.ui.fields import LABELS, parsed
 from specdec.ui.jobs.limits import Limits
 
@@ -95,6 +95,10 @@ def value_of(name: str, text: str, limits: Limits) -> Any:
         return exact(value) if name == "seed" else value
     if name == "gamma":
         return gamma_of(text)
+    if name == "grammar":
+        found = grammar_in(text)
+        limits.take_grammar(found)
+        return found
     if name == "lanes":
         if unknown := set(filter(None, text.split(","))) - set(further_keys()):
             raise InvalidInput(f"there is no lane {', '.join(sorted(unknown))}")
@@ -120,7 +124,9 @@ def from_values(values: dict[str, Any], runs: int | None = None) -> RaceSettings
         prompt=values["prompt"],
         gamma=values["gamma"],
         params=SamplingParams(
-            **{field: values[name] for name, field in PARAMS.items()}, ignore_eos=bool(values["ignore_eos"])
+            **{field: values[name] for name, field in PARAMS.items()},
+            ignore_eos=bool(values["ignore_eos"]),
+            grammar=values["grammar"] or None,
         ),
         acceptance="top-k" if kept is not None else "block" if values["block"] else "lossless",
         accept_top_k=kept,

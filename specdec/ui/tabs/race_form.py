@@ -9,9 +9,10 @@ import gradio as gr
 
 from specdec.engine.policy import CONFIDENCE, ConfidenceStop
 from specdec.errors import InvalidInput, SpecdecError, quoted
-from specdec.events import MAX_GAMMA
+from specdec.events import GRAMMAR_KINDS, MAX_GAMMA
 from specdec.lanes.table import LANES
-from specdec.report.link_settings import DEFAULTS, GAMMA, PARAMS
+from specdec.report.link_settings import DEFAULTS, GAMMA, PARAMS, grammar_in
+from specdec.report.sentences import GRAMMARS
 from specdec.ui.fields import LABELS, number_field, read_number
 from specdec.ui.jobs import startup
 from specdec.ui.jobs.limits import Limits
@@ -19,12 +20,13 @@ from specdec.ui.jobs.race_settings import SWITCHES, RaceSettings, clause, exact,
 from specdec.ui.jobs.submit import INTERNAL
 
 FIXED, AUTO, STOP = "fixed", "auto", "confidence"  # how the draft length is chosen
+_GRAMMARS = [("nothing", ""), *((words, kind) for kind, words in GRAMMARS.items() if kind in GRAMMAR_KINDS)]
 _CHOICES = [("fixed", FIXED), ("auto (each round)", AUTO), ("stop below confidence", STOP)]
 LEAST_CONFIDENCE = 0.4
 
 FORM_FIELDS = (
     "prompt", "gamma", "choice", "confidence", "tokens", "temperature", "lanes", "seed", "top_k", "top_p", "min_p",
-    "penalty", "accept_top_k", "block", "ignore_eos", "chat",
+    "penalty", "accept_top_k", "block", "ignore_eos", "chat", "grammar", "grammar_text",
 )  # fmt: skip
 
 
@@ -75,6 +77,15 @@ class RaceForm:
                     info="When sampling, judge the draft as a whole: lossless, and more guesses are kept.",
                 )  # fmt: skip
                 self.ignore_eos = gr.Checkbox(False, label=LABELS["ignore_eos"], elem_id="sd-ignore")
+            self.grammar = gr.Radio(_GRAMMARS, value="", label=LABELS["grammar"], elem_id="sd-grammar")
+            self.grammar_text = gr.Textbox(
+                "",
+                label="Schema, expression or grammar",
+                lines=3,
+                max_lines=8,
+                visible=False,
+                elem_id="sd-grammar-text",
+            )
 
     def chat_field(self) -> None:
         self.chat = gr.Checkbox(label="Chat", elem_id="sd-chat")
@@ -96,6 +107,10 @@ class RaceForm:
         def enable(choice: str) -> tuple[Any, Any]:
             return gr.update(interactive=choice == FIXED), gr.update(interactive=choice == STOP)
 
+        def reveal(kind: str) -> Any:
+            return gr.update(visible=bool(kind))
+
+        self.grammar.change(reveal, self.grammar, self.grammar_text, queue=False, **INTERNAL)
         self.choice.change(enable, self.choice, [self.gamma, self.confidence], queue=False, **INTERNAL)
 
     @property
@@ -103,7 +118,8 @@ class RaceForm:
         """The fields, in the order of ``FORM_FIELDS``."""
         return [
             self.prompt, *self.lengths, self.tokens, self.temperature, self.lanes, self.seed, self.top_k, self.top_p,
-            self.min_p, self.penalty, self.accept, self.block, self.ignore_eos, self.chat,
+            self.min_p, self.penalty, self.accept, self.block, self.ignore_eos, self.chat, self.grammar,
+            self.grammar_text,
         ]  # fmt: skip
 
     def read(self, *values: Any) -> RaceSettings:
@@ -124,6 +140,9 @@ class RaceForm:
         given |= {name: read_number(label, given[name]) for name, label in numbers.items()}
         given |= {name: _whole_text(given[name]) for name in ("seed", "accept_top_k")}
         given["seed"] = exact(given["seed"])
+        kind, text = given["grammar"] or "", given.pop("grammar_text") or ""
+        given["grammar"] = grammar_in(f"{kind}:{text}" if kind else "")
+        self._limits.take_grammar(given["grammar"])
         return from_values(given | {"prompt": given["prompt"] or ""})
 
     def restore(self, link: dict[str, Any], chat: bool) -> tuple[list[Any], dict[str, str]]:
@@ -144,6 +163,8 @@ class RaceForm:
                 taken.pop(name, None)
         if "gamma" in taken:
             taken |= _lengths(taken["gamma"])
+        if grammar := taken.get("grammar"):
+            taken |= {"grammar": grammar.kind, "grammar_text": gr.update(value=grammar.text, visible=True)}
         if "lanes" in taken:
             taken["lanes"] = [lane for lane in taken["lanes"].split(",") if lane]
         for name in {"seed", "accept_top_k"} & taken.keys():

@@ -89,6 +89,10 @@ export interface GammaRecord {
   "figures": Array<Figure>;
   "notes": Array<Note>;
 }
+export interface Grammar {
+  "kind": "json-schema" | "regex" | "lark" | "function";
+  "text": string;
+}
 export interface Head {
   "version": 4;
   "at": number;
@@ -211,6 +215,8 @@ export interface SamplingParams {
   "seed"?: number | null;
   "stop"?: Array<string>;
   "ignore_eos"?: boolean;
+  "grammar"?: Grammar | null;
+  "draft_mask"?: boolean;
 }
 export interface ServerFacts {
   "engine": string;

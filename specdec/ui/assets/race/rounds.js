@@ -399,8 +399,13 @@ const chip = (piece, kind) => el("span", `sd-token sd-chipToken ${kind}`, visibl
 const count = (n, one, more = `${one}s`) => `${n} ${n === 1 ? one : more}`;
 const milliseconds = (seconds) => `${(seconds * 1000).toFixed(1)}\u00a0ms`;
 
-// Which way guessed, where a pair drafts in more than one.
-const guessedBy = ({ drafted_by: way }) => (way ? `Guessed by ${WAYS.get(way) ?? way}. ` : "");
+// Which way guessed, where a pair drafts in more than one. What a grammar forces is no guess.
+const guessedBy = ({ drafted_by: way }) =>
+  way === "grammar"
+    ? "Forced by the grammar, at no cost: only these tokens are allowed here. "
+    : way
+      ? `Guessed by ${WAYS.get(way) ?? way}. `
+      : "";
 
 // What a server does not tell of a round.
 function toldOf({ server }, { draft }) {

@@ -1,0 +1,53 @@
+"""How code that repeats a run says what its text must obey."""
+
+from __future__ import annotations
+
+from specdec.events import JSON_STYLE, Grammar, SamplingParams
+from specdec.report.code_text import python, shell_quoted
+
+PROCESSOR_IMPORTS = ["import torch", "from llguidance import LLMatcher", "from llguidance.hf import from_tokenizer"]
+# transformers has no such setting. This reads the whole text again at each place.
+_PROCESSOR = """
+
+class Obey(LogitsProcessor):
+    def __init__(self, prompt):
+        self.prompt = prompt
+        eos = target.generation_config.eos_token_id
+        reader = from_tokenizer(tokenizer, n_vocab=target.config.get_text_config().vocab_size, eos_token=eos)
+        self.matcher = LLMatcher(reader, {made})
+
+    def __call__(self, ids, scores):
+        self.matcher.reset()
+        self.matcher.try_consume_tokens(ids[0, self.prompt :].tolist())
+        bits = torch.frombuffer(bytearray(self.matcher.compute_bitmask()), dtype=torch.uint8)
+        allowed = (bits[:, None] >> torch.arange(8) & 1).flatten()[: scores.shape[1]].bool()
+        return scores.masked_fill(~allowed.to(scores.device), -torch.inf)
+
+"""
+
+
+def processor(grammar: Grammar) -> str:
+    """A logits processor for transformers, in Python."""
+    further = f", defaults={python(JSON_STYLE)}" if grammar.kind == "json-schema" else ""
+    made = f"LLMatcher.grammar_from_{grammar.kind.replace('-', '_')}({python(grammar.text)}{further})"
+    return _PROCESSOR.format(made=made)
+
+
+def grammar_argument(params: SamplingParams) -> dict[str, str]:
+    """The arguments of ``SamplingParams``, as Python."""
+    if params.grammar is None:
+        return {}
+    made = f"specdec.Grammar({python(params.grammar.kind)}, {python(params.grammar.text)})"
+    return {"grammar": made} | ({} if params.draft_mask else {"draft_mask": "False"})
+
+
+def grammar_option(grammar: Grammar) -> str:
+    """The option of a command; a schema and a Lark grammar stand in a file that the shell makes."""
+    if grammar.kind == "regex":
+        return f"--regex {shell_quoted(grammar.text)}"
+    return f"--{grammar.kind} <(printf %s {shell_quoted(grammar.text)})"
+
+
+def no_grammar(tool: str, grammar: Grammar) -> str:
+    """The code for a tool that cannot be asked for it."""
+    return f"# {tool} takes no grammar of this kind: {grammar.kind}.\n"

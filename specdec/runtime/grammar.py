@@ -1,0 +1,277 @@
+"""Which tokens a grammar allows at each place of a call's text.
+
+Generation under a grammar takes, at each place, the model's distribution over the tokens that the grammar allows there,
+and forbids all others. In speculative decoding each row of a pass has a place of its own: row i stands after i draft
+tokens, so its tokens are those that are allowed after them. A rejected draft token takes the grammar back to the place
+in front of it.
+
+JSON schemas, regular expressions and Lark grammars are read by llguidance, the library that vLLM uses. It is imported
+only where a call has a grammar.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, cast
+
+import torch
+
+from specdec.errors import BadSetting, GrammarStuck, InvalidInput, quoted
+from specdec.events import JSON_STYLE, Allowed, Grammar, GrammarFunction
+
+# Bounds on what a grammar may cost: a mask, 14 ms at most, and the memory of its states, 100 MB at most. They hold on
+# every page and in every program, because a grammar that passes them decodes too slowly to be of use.
+FUEL, STEP_FUEL, STATES = 1_000_000, 200_000, 50_000
+
+
+class Matcher(Protocol):
+    """A grammar at one place of a text."""
+
+    def allowed(self) -> torch.Tensor:
+        """The tokens that may follow, (V,) bool on the CPU."""
+
+    def read(self, token_id: int) -> bool:
+        """Go on after a token. False, and nothing changes, if it is not allowed."""
+
+    def back(self, count: int) -> None:
+        """Forget the last ``count`` tokens that were read."""
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A grammar that was read and checked for one tokenizer. ``start`` makes a matcher at the beginning of a text."""
+
+    start: Callable[[], Matcher]
+
+    def masks(self, prompt: int) -> Masks:
+        """The masks of one call whose prompt has ``prompt`` tokens. The grammar is about the tokens after it."""
+        return Masks(self.start(), prompt)
+
+
+class Masks:
+    """The tokens that are allowed at each place of one call's text, draft tokens included.
+
+    Target and draft share them: what the draft asked for is known when the target asks again.
+    """
+
+    def __init__(self, matcher: Matcher, prompt: int):
+        self._matcher, self._prompt = matcher, prompt
+        self._ids: list[int] = []  # the new tokens that were asked about last
+        self._after: list[torch.Tensor | None] = [matcher.allowed()]  # after none of them, after the first, ...
+        self._read = 0  # how many of them the matcher has read: all, or those before the first that is not allowed
+
+    def after(self, ids: Sequence[int]) -> torch.Tensor | None:
+        """The tokens that may follow the new tokens ``ids``, (V,); None where these already break the grammar."""
+        same = len(ids) if self._ids[: len(ids)] == ids else _common(self._ids, ids)
+        if same < len(ids):
+            del self._ids[same:], self._after[same + 1 :]
+            self._matcher.back(max(0, self._read - same))
+            self._read = min(self._read, same)
+        for token_id in ids[same:]:
+            follows = self._after[-1] is not None and self._matcher.read(token_id)
+            self._read += follows
+            self._ids.append(token_id)
+            self._after.append(self._matcher.allowed() if follows else None)
+        return self._after[len(ids)]
+
+    def forced(self, tokens: Sequence[int], most: int) -> list[int]:
+        """Up to ``most`` tokens that must follow ``tokens``, because each is the only one that is allowed.
+
+        ``tokens`` are the prompt and new tokens. So they are in the next two methods.
+        """
+        ids = tokens[self._prompt :]
+        found: list[int] = []
+        while len(found) < most:
+            allowed = self.after([*ids, *found])
+            if allowed is None or allowed.sum() != 1:
+                break
+            found.append(int(allowed.long().argmax()))
+        return found
+
+    def obeyed(self, tokens: Sequence[int], ids: Sequence[int]) -> int:
+        """How many of ``ids`` obey the grammar after ``tokens``, up to the first that does not."""
+        before = tokens[self._prompt :]
+        for count, token_id in enumerate(ids):
+            allowed = self.after([*before, *ids[:count]])
+            if allowed is None or not allowed[token_id]:
+                return count
+        return len(ids)
+
+    def apply(self, logits: torch.Tensor, tokens: Sequence[int]) -> torch.Tensor:
+        """Logits (n, V) with minus infinity for what is not allowed.
+
+        The last row was computed from ``tokens``, prompt included, and each earlier row from one token less.
+        A row stays as it is after draft tokens that break the grammar, because these are not kept, and where the
+        grammar allows no token that the model can choose (a draft may know fewer tokens than the target).
+        """
+        new = tokens[self._prompt :]
+        ends = range(len(tokens) - len(logits) + 1 - self._prompt, len(tokens) + 1 - self._prompt)
+        masks = [self.after(new[:n]) if n >= 0 else None for n in ends]  # a draft may read the prompt's last tokens
+        free = torch.ones(logits.shape[-1], dtype=torch.bool)
+        rows = torch.stack([free if mask is None else mask for mask in masks]).to(logits.device)
+        masked = logits.masked_fill(~rows, float("-inf"))
+        possible = (masked > float("-inf")).any(-1)
+        return torch.where(possible[:, None], masked, logits)
+
+    def require_choice(self, tokens: Sequence[int]) -> None:
+        """Raise ``GrammarStuck`` if no token may follow ``tokens``."""
+        allowed = self.after(tokens[self._prompt :])
+        if allowed is None or not allowed.any():
+            raise GrammarStuck()
+
+
+def constraint_of(grammar: Grammar, tokenizer: Any, eos_ids: Collection[int], vocabulary: int) -> Constraint:
+    """Read and check a grammar for a target with ``vocabulary`` ids. Raises ``InvalidInput`` with what is wrong."""
+    if not eos_ids:
+        raise InvalidInput(
+            "With a grammar the text ends at an end-of-text token, and this call has none; set ignore_eos to False, or "
+            "take a target with such a token."
+        )
+    if isinstance(grammar, GrammarFunction):
+        return Constraint(partial(FunctionMatcher, grammar.allowed, frozenset(eos_ids), vocabulary))
+    return Constraint(_llguidance(grammar, tokenizer, eos_ids, vocabulary))
+
+
+class FunctionMatcher:
+    """A person's own function that tells the allowed tokens from the new tokens so far."""
+
+    def __init__(self, function: Allowed, eos_ids: frozenset[int], vocabulary: int):
+        self._function, self._eos_ids, self._vocabulary = function, eos_ids, vocabulary
+        self._ids: list[int] = []
+        self._allowed: list[torch.Tensor] = []
+        self._look()
+
+    def allowed(self) -> torch.Tensor:
+        return self._allowed[-1]
+
+    def read(self, token_id: int) -> bool:
+        if not self._allowed[-1][token_id]:
+            return False
+        self._ids.append(token_id)
+        self._look()
+        return True
+
+    def back(self, count: int) -> None:
+        if count:
+            del self._ids[-count:], self._allowed[-count:]
+
+    def _look(self) -> None:
+        ended = bool(self._ids) and self._ids[-1] in self._eos_ids
+        found = self._eos_ids if ended else self._function(tuple(self._ids))
+        self._allowed.append(_mask_of(found, self._vocabulary))
+
+
+class GuidanceMatcher:
+    """llguidance's matcher. The end of the text is kept here: that one does not go on to it, and not back from it."""
+
+    def __init__(self, matcher: Any, eos_ids: frozenset[int], vocabulary: int):
+        self._matcher, self._eos_ids, self._vocabulary = matcher, eos_ids, vocabulary
+        self._ends = 0  # how often the end was read
+
+    def allowed(self) -> torch.Tensor:
+        if self._ends:
+            return _mask_of(self._eos_ids, self._vocabulary)
+        packed = torch.frombuffer(bytearray(self._matcher.compute_bitmask()), dtype=torch.uint8)
+        if self._matcher.is_error():
+            raise InvalidInput(_too_complex(self._matcher.get_error()))
+        bits = packed[:, None].bitwise_right_shift(torch.arange(8, dtype=torch.uint8)).bitwise_and(1)
+        return bits.flatten()[: self._vocabulary].bool()
+
+    def read(self, token_id: int) -> bool:
+        if token_id in self._eos_ids:
+            ends = bool(self._ends) or bool(self.allowed()[token_id])
+            self._ends += ends
+            return ends
+        return not self._ends and self._matcher.try_consume_tokens([token_id]) == 1
+
+    def back(self, count: int) -> None:
+        ends = min(count, self._ends)
+        self._ends -= ends
+        if count > ends:
+            self._matcher.rollback(count - ends)
+
+
+def _llguidance(
+    grammar: Grammar, tokenizer: Any, eos_ids: Collection[int], vocabulary: int
+) -> Callable[[], GuidanceMatcher]:
+    try:
+        from llguidance import LLMatcher, LLParserLimits
+    except ImportError:
+        raise InvalidInput(
+            "A grammar needs the package llguidance, which is not installed; install specdec with the extra grammar, "
+            "or give a function of your own."
+        ) from None
+    texts = {
+        "json-schema": lambda: LLMatcher.grammar_from_json_schema(grammar.text, defaults=cast(Any, JSON_STYLE)),
+        "regex": lambda: LLMatcher.grammar_from_regex(grammar.text),
+        "lark": lambda: LLMatcher.grammar_from_lark(grammar.text),
+    }
+    if grammar.kind not in texts:
+        raise InvalidInput("A recording does not hold the function that its text obeyed, so it cannot run again.")
+    try:
+        spelled = texts[grammar.kind]()
+    except ValueError as error:
+        raise BadSetting(f"grammar is no {grammar.kind}: {quoted(str(error))}") from None
+    reader = _tokenizer_of(tokenizer, tuple(sorted(eos_ids)), vocabulary)
+    limits = LLParserLimits(
+        initial_lexer_fuel=FUEL, step_lexer_fuel=STEP_FUEL, max_lexer_states=STATES, verbose_errors=False
+    )
+    matcher = LLMatcher(reader, spelled, log_level=0, limits=limits)
+    if matcher.is_error():
+        raise BadSetting(f"grammar cannot be used as a {grammar.kind}: {_first_line(matcher.get_error())}")
+    first = GuidanceMatcher(matcher.deep_copy(), frozenset(eos_ids), vocabulary)
+    if not first.allowed().any():
+        raise BadSetting("grammar allows no text that the target's tokenizer can begin.")
+    return lambda: GuidanceMatcher(matcher.deep_copy(), frozenset(eos_ids), vocabulary)
+
+
+# By tokenizer: to read one takes up to a second.
+_tokenizers: weakref.WeakKeyDictionary[Any, dict[tuple[tuple[int, ...], int], Any]] = weakref.WeakKeyDictionary()
+
+
+def _tokenizer_of(tokenizer: Any, eos_ids: tuple[int, ...], vocabulary: int) -> Any:
+    from llguidance.hf import from_tokenizer
+
+    if tokenizer is None:
+        raise InvalidInput("A grammar is about text, but the pair has no tokenizer; give a function of token ids.")
+    known = _tokenizers.setdefault(tokenizer, {})
+    if (eos_ids, vocabulary) not in known:
+        try:
+            known[eos_ids, vocabulary] = from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=list(eos_ids))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InvalidInput(
+                f"The target's tokenizer cannot be read for a grammar ({_first_line(str(error))}); give a function of "
+                "token ids."
+            ) from None
+    return known[eos_ids, vocabulary]
+
+
+def _mask_of(allowed: Any, vocabulary: int) -> torch.Tensor:
+    """What a function allows, as (V,) bool: token ids, or such a tensor itself."""
+    if isinstance(allowed, torch.Tensor) and allowed.dtype == torch.bool:
+        if allowed.shape != (vocabulary,):
+            raise BadSetting(f"grammar gave a mask of shape {tuple(allowed.shape)}; give ({vocabulary},).")
+        return allowed.cpu()
+    mask = torch.zeros(vocabulary, dtype=torch.bool)
+    ids = [int(token_id) for token_id in allowed]
+    if wrong := next((i for i in ids if not 0 <= i < vocabulary), None):
+        raise BadSetting(f"grammar allows the token id {wrong}; the target has the ids 0 to {vocabulary - 1}.")
+    mask[ids] = True
+    return mask
+
+
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    pairs = zip(first, second, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))
+
+
+def _first_line(text: str) -> str:
+    return quoted(text.strip().splitlines()[0] if text.strip() else "no reason given")
+
+
+def _too_complex(reason: str) -> str:
+    return f"The grammar takes too long to follow ({_first_line(reason)}); use a simpler one."
