@@ -84,7 +84,7 @@ _TEMPLATES = """
 <button type="button" class="sd-changePair" aria-controls="sd-change" aria-expanded="false">
 {{- change }}</button></p></div>
 <p class="sd-lede">A small model <span>(the draft)</span> guesses, a large one <span>(the target)</span> checks all
-guesses at once. Same result, fewer waits.</p></header>
+<span>guesses </span>at once. Same result, fewer waits.</p></header>
 {% endmacro %}
 
 {% macro save_chart() %}

@@ -7,14 +7,17 @@ import { word } from "../lib/words.js";
 import { Ribbon, legend } from "./ribbon.js";
 
 const MAIN = ["generate", "speculative"];
-const LINE = 26; // pixels of a line, as in the style
 const SHORT = 64; // tokens; a text of so many fits into lower boxes, which leave room for the round below
 
 const NAMES = { generate: "Plain generate", speculative: "Speculative" };
 const SERVERS = { generate: "Plain server", speculative: "Speculative server" };
 
 // Whether a text continues below its box.
-const cue = (body) => body.classList.toggle("more", body.scrollTop + body.clientHeight < body.scrollHeight - LINE / 2);
+const cue = (body) =>
+  body.classList.toggle("more", body.scrollTop + body.clientHeight < body.scrollHeight - lineOf(body) / 2);
+
+// The height of a line, in pixels.
+const lineOf = (body) => Number.parseFloat(getComputedStyle(body.firstElementChild).lineHeight);
 
 export class Texts {
   #boxes = new Map(); // lane key -> { ribbon, status, node, body }
@@ -109,7 +112,8 @@ export class Texts {
     for (const { ribbon, body } of this.#boxes.values()) {
       if (!body) continue;
       const written = ribbon.first?.offsetTop ?? 0;
-      body.scrollTo(0, written > body.clientHeight / 2 ? LINE * (Math.floor(written / LINE) - 1) : 0);
+      const line = lineOf(body);
+      body.scrollTo(0, written > body.clientHeight / 2 ? line * (Math.floor(written / line) - 1) : 0);
       cue(body);
     }
   }
@@ -134,8 +138,10 @@ export class Texts {
       const tip = body && ribbon.tip;
       if (!tip) continue;
       const below = tip.offsetTop + tip.offsetHeight - body.clientHeight;
-      if (below > body.scrollTop || below < body.scrollTop - body.clientHeight / 2)
-        body.scrollTop = LINE * Math.max(0, Math.ceil(below / LINE)); // whole lines, so that none is cut
+      if (below > body.scrollTop || below < body.scrollTop - body.clientHeight / 2) {
+        const line = lineOf(body);
+        body.scrollTop = line * Math.max(0, Math.ceil(below / line)); // whole lines, so that none is cut
+      }
     }
   }
 
