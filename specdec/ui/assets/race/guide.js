@@ -1,5 +1,5 @@
 // Three short words on the first replay that a browser shows: what blue, a block of the strip, and the slower text mean.
-// They stand in the place of the legend, so that they cover nothing and nothing moves.
+// They stand between the texts and the legend.
 import { el } from "../lib/dom.js";
 
 const KEPT = "specdec-guided"; // in the browser's storage, once a replay was guided
@@ -21,13 +21,13 @@ export class Guide {
   #open = false; // whether this replay is guided
   #shown = -1;
 
-  // `place` holds the legend.
-  constructor(place) {
+  // `texts` are the boxes, and `place` holds them and the legend.
+  constructor(texts, place) {
     this.place = place;
     this.node = el("p", "sd-guide");
     this.node.setAttribute("aria-hidden", "true"); // the verdict and How it works say the same
     this.node.hidden = true;
-    place.append(this.node);
+    texts.after(this.node);
   }
 
   // A replay plays from its start, of a race on servers or of another one.

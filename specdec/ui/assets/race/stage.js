@@ -50,7 +50,7 @@ export class Stage {
       this.texts.others,
       this.more,
     ]);
-    this.guide = new Guide(this.texts.explained);
+    this.guide = new Guide(this.texts.boxes, this.texts.node);
   }
 
   // A new run begins: its lanes have places and wait.
