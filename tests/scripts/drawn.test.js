@@ -48,6 +48,8 @@ test("a recording is shown with its origin, its verdict and four figures", () =>
   assert.deepEqual(texts(".sd-box h2"), ["Plain generate", "Speculative"]);
   assert.equal(all("details > .sd-ribbon").length, 1, "our loop's text is in a fold");
   assert.ok(one(".sd-chart .sd-plot").getAttribute("aria-label").includes(words(".sd-headline")));
+  assert.ok(!one(".sd-linePrompt b").hidden, "the form is said to be that of the next run");
+  assert.ok(!one(".sd-lineForm").matches(".measures"), "another length is computed from this one");
 });
 
 test("both texts are the same, and every token is drawn by what it is", () => {
@@ -239,6 +241,7 @@ test("a race that runs here replaces the greeting and says so", async () => {
   await showRun(records);
   assert.equal(state.verdicts, 2);
   assert.match(words(".sd-verdictOrigin"), /Measured on this machine · median of 3 runs/);
+  assert.ok(one(".sd-linePrompt b").hidden, "the form is that of the shown race");
   await show(recorded());
   assert.match(words(".sd-verdictOrigin"), /on this machine/, "a later greeting is not shown");
 });

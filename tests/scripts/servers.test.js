@@ -28,6 +28,7 @@ test("a server's race names servers, what each told, and where the times come fr
   assert.deepEqual(texts(".sd-boxServer"), Array(2).fill("tiny \u00b7 vLLM 0.32.0 \u00b7 It told each round."));
   assert.match(words(".sd-verdictOrigin"), /not measured here .* \d{4}/);
   assert.equal(all(".sd-again").length, 0, "the loaded pair cannot repeat it");
+  assert.ok(!one(".sd-linePrompt b").hidden && one(".sd-lineForm").matches(".measures"));
   assert.match(words(".sd-stripFoot"), /round of the server.*A server tells no times of its passes/s);
   const facts = words(".sd-facts");
   for (const said of ["Plain server", "Speculative server", "It told each round.", "at the client"])

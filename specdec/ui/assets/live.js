@@ -357,6 +357,7 @@ class View {
     if (measuredHere(race.begin) && !kept && !race.onServers) state.pair = race.begin.pair; // Gradio may not have drawn the header
     this.#setRunning(false);
     this.stage.finish();
+    this.form.about(race);
     showRace(race);
     state.verdicts = GREETING.includes(state.origin) ? Math.max(1, state.verdicts) : state.verdicts + 1;
     if (["gallery", "file"].includes(state.origin) && !kept) this.form.fill(race); // Run race begins with what is shown

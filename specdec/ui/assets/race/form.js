@@ -1,5 +1,7 @@
 // The form in one line: the settings of the next race, and the draft length to drag. Edit opens the whole form.
 import { button, el } from "../lib/dom.js";
+import { measuredHere } from "../lib/origins.js";
+import { whatIfOf } from "./gamma.js";
 
 const OPEN = "sd-editing"; // on the body, while the form is open
 const LONGEST = 160; // characters of the prompt in the line, before the style cuts it
@@ -11,6 +13,10 @@ export class FormLine {
   constructor(onGamma, onChange) {
     this.prompt = button("sd-linePrompt", "", () => this.open(true));
     this.prompt.title = "Edit the prompt and the settings";
+    this.next = el("b", "", "Next run: "); // the shown race did not come from this form
+    this.next.hidden = true;
+    this.asked = document.createTextNode("");
+    this.prompt.append(this.next, this.asked);
     this.settings = el("span", "sd-lineSettings");
     this.value = el("output", "sd-lineGamma");
     this.slider = el("input", "sd-scrub");
@@ -39,7 +45,7 @@ export class FormLine {
   // The present values of the fields.
   read() {
     const prompt = valueOf("#sd-prompt textarea");
-    this.prompt.textContent = prompt.slice(0, LONGEST).replaceAll(/\s+/g, " ").trim() || "No prompt yet";
+    this.asked.textContent = prompt.slice(0, LONGEST).replaceAll(/\s+/g, " ").trim() || "No prompt yet";
     const chosen = gammaChosen();
     this.slider.disabled = this.held || typeof chosen !== "number";
     this.value.textContent = `\u03b3 ${typeof chosen === "number" ? chosen : chosen || "?"}`;
@@ -71,6 +77,14 @@ export class FormLine {
     if (fixed) type("#sd-gamma input", String(gamma));
     else if (gamma !== "auto") type("#sd-confidence input", gamma.replace(/^\D*/, ""));
     this.read();
+  }
+
+  // Whether the line is about the shown race or the next one, and whether another length is computed from the shown one.
+  about(race) {
+    const next = !measuredHere(race.begin) || race.onServers;
+    this.next.hidden = !next;
+    this.node.classList.toggle("next", next);
+    this.node.classList.toggle("measures", !whatIfOf(race));
   }
 
   // While a race runs, there is no run to compute another length from.
