@@ -87,11 +87,13 @@ export class VerdictPanel {
   origin(race, loaded) {
     if (this.#computed) return;
     this.from.replaceChildren(...this.#originOf(race, loaded));
-    this.#remark(race.verdict.notes, [el("p", "sd-captionNote", this.caption.textContent)]);
+    const cut = [el("p", "sd-captionNote", this.caption.textContent)];
+    if (otherThan(race, loaded)) cut.push(el("p", "sd-otherNote", otherThan(race, loaded)));
+    this.#remark(race.verdict.notes, cut);
   }
 
-  // Where there is no room for the caption, it is the first of the further notes.
-  #remark(notes, caption = []) {
+  // `cut`: what a small window leaves out above, caption and pair. There it is the first of the further notes.
+  #remark(notes, cut = []) {
     const [note, ...others] = notes.map(({ text }) => text);
     this.notes.hidden = !note;
     if (!note) return;
@@ -100,7 +102,7 @@ export class VerdictPanel {
     const summary = el("span", "sd-verdictNote", first);
     const count = el("b", "", `${more.length} more`);
     this.notes.firstChild.replaceChildren(summary, ...(more.length ? [count] : []));
-    this.notes.lastChild.replaceChildren(...caption, ...more.map((note) => el("p", "", note)));
+    this.notes.lastChild.replaceChildren(...cut, ...more.map((note) => el("p", "", note)));
   }
 
   // Whether the form has other settings than the shown race.
@@ -139,15 +141,18 @@ export class VerdictPanel {
     origin.title = origin.textContent; // a low window may cut its end
     // The loaded pair cannot repeat what servers did; the tab that asks them can.
     if (race.onServers) return [origin];
+    const other = otherThan(race, loaded);
     return [
       origin,
       button("sd-action small sd-again", words, () => this.again(repeat)),
-      ...(loaded && loaded !== begin.pair
-        ? [el("span", "", `This result: ${begin.pair}. Loaded now: ${loaded}.`)]
-        : []),
+      ...(other ? [el("span", "sd-otherPair", other)] : []),
     ];
   }
 }
+
+// The pair of a race and the loaded one, if they differ. The loaded pair cannot repeat what servers did.
+const otherThan = ({ begin, onServers }, loaded) =>
+  loaded && loaded !== begin.pair && !onServers ? `This result: ${begin.pair}. Loaded now: ${loaded}.` : "";
 
 // The prompt and the settings of a race.
 function captionOf({ begin, verdict }) {
