@@ -27,6 +27,8 @@ TEXT, LINE = 14, 20  # pixels: the size of text, and the height of a line
 MOST_DOTS = 120  # of a row
 FAINT = "rgba(128, 128, 128, 0.25)"
 NEAR = "\u00a0\u00a0\u00a0"  # between a mark and the number right of it
+# Of words, for which these are too pale: those of the page, which differ between the themes.
+INKS = {BLUE: "blue", GREY: "muted", ORANGE: "correction-mark"}
 COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # by the names in the table of lanes
 
 
@@ -50,18 +52,20 @@ def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int, 
     )  # fmt: skip
     # Names stand right of all lines, or right of a line that has not come so far yet.
     last = end if x and x[-1] == longest else x[-1] if x else 0
-    ends = [("plain, 1x", end, 1.0), *([("measured", last, y[-1])] if fixed else [])]
+    ends = [("plain, 1x", end, 1.0, GREY), *([("<b>\u25cf measured</b>", last, y[-1], BLUE)] if fixed else [])]
     figure.add_hline(y=1, line={"color": GREY, "width": 1, "dash": "8px,3px"}, row=1, col=1)
     predicted = [(gamma, row.predicted) for gamma, row in zip(x, fixed, strict=True) if row.predicted]
     if predicted:
         dashed = {"color": GREY, "width": 2, "dash": "6px,4px"}
         at, values = [gamma for gamma, _ in predicted], [value for _, value in predicted]
-        figure.add_scatter(x=at, y=values, mode="lines", line=dashed, row=1, col=1)
-        ends.append(("predicted", last if at[-1] == x[-1] else at[-1], values[-1]))
+        # Its hollow marks are seen around those of the measured line, where the lines are one.
+        hollow = {"symbol": "diamond-open", "size": 10, "color": GREY, "line": {"width": 1.5}}
+        figure.add_scatter(x=at, y=values, mode="lines+markers", line=dashed, marker=hollow, row=1, col=1)
+        ends.append(("\u25c7 predicted", last if at[-1] == x[-1] else at[-1], values[-1], GREY))
     auto = next((row.summary.gain for row in rows if row.gamma == "auto"), None)
     if auto:
         figure.add_hline(y=auto, line={"color": ORANGE, "width": 2, "dash": "2px,3px"}, row=1, col=1)
-        ends.append((f"auto {auto:.2f}x", end, auto))
+        ends.append((f"auto {auto:.2f}x", end, auto, ORANGE))
     drawn = [1.0, *([auto] if auto else []), *chain.from_iterable(gains), *(value for _, value in predicted)]
     room = 0.2 * (max(drawn) - min(drawn)) or 0.2
     low, top = max(0.0, min(drawn) - room / 2), max(drawn) + 1.4 * room
@@ -71,7 +75,7 @@ def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int, 
     tokens = [row.judgement.tokens for row in drafted]
     kept = [100 * alpha for row in drafted if (alpha := row.judgement.alpha) is not None]
     for place, shares in ((2, tokens), (3, kept)):
-        _add_small(figure, [row.gamma for row in drafted], shares, BLUE, place)
+        _add_small(figure, [row.gamma for row in drafted], shares, BLUE, "circle", place)
     figure.update_yaxes(title_text="Speed-up over plain<br>generate (times)", range=[low, top], row=1, col=1)
     figure.update_yaxes(title_text="Tokens per<br>target pass", rangemode="tozero", row=2, col=1)
     figure.update_yaxes(title_text="Acceptance<br>(%)", range=[0, 104], row=3, col=1)
@@ -84,12 +88,14 @@ def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int, 
         row=len(heights),
         col=1,
     )
-    return styled(figure, 620 if costs else 500, right=92)
+    return styled(figure, 620 if costs else 500, right=104)
 
 
-def _add_small(figure: go.Figure, x: Sequence[Any], y: Sequence[float | None], colour: str, row: int) -> None:
+def _add_small(
+    figure: go.Figure, x: Sequence[Any], y: Sequence[float | None], colour: str, symbol: str, row: int
+) -> None:
     """Add a line with marks to a chart below the first one."""
-    look = {"line": {"color": colour, "width": 2}, "marker": {"size": 6}}
+    look = {"line": {"color": colour, "width": 2}, "marker": {"size": 6, "symbol": symbol}}
     figure.add_scatter(x=x, y=y, mode="lines+markers", row=row, col=1, **look)
 
 
@@ -100,24 +106,38 @@ def _add_costs(figure: go.Figure, found: Sequence[Judgement], last: float, one_p
     """
     x = [one.gamma for one in found]
     lines = {
-        "check (v)": (BLUE, [one.v or 0.0 for one in found]),
-        "draft, 1 pass" if one_pass else "draft": (ORANGE, [(one.c or 0.0) * (one.draft_passes or 0) for one in found]),
+        "\u25cf check (v)": (BLUE, "circle", [one.v or 0.0 for one in found]),
+        "\u25a0 draft, 1 pass" if one_pass else "\u25a0 draft": (
+            ORANGE,
+            "square",
+            [(one.c or 0.0) * (one.draft_passes or 0) for one in found],
+        ),
     }
-    top = 1.15 * max(chain.from_iterable(values for _, values in lines.values()))
-    for colour, values in lines.values():
-        _add_small(figure, x, values, colour, 4)
-    _label_ends(figure, [(name, last, values[-1]) for name, (_, values) in lines.items()], 0.0, top, 4, 80)
+    top = 1.15 * max(chain.from_iterable(values for *_, values in lines.values()))
+    for colour, symbol, values in lines.values():
+        _add_small(figure, x, values, colour, symbol, 4)
+    ends = [(name, last, values[-1], colour) for name, (colour, _, values) in lines.items()]
+    _label_ends(figure, ends, 0.0, top, 4, 80)
     figure.update_yaxes(title_text="Cost in<br>target passes", range=[0, top], nticks=4, row=4, col=1)
 
 
 def _label_ends(
-    figure: go.Figure, ends: Sequence[tuple[str, Any, float]], low: float, top: float, row: int = 1, pixels: int = 210
+    figure: go.Figure,
+    ends: Sequence[tuple[str, Any, float, str]],
+    low: float,
+    top: float,
+    row: int = 1,
+    pixels: int = 210,
 ) -> None:
-    """Put a name at the right end of each line of a chart, whose values go from ``low`` to ``top`` over ``pixels``."""
-    places = apart([y for _, _, y in ends], LINE * (top - low) / pixels, low, top)
-    for (name, x, _), place in zip(ends, places, strict=True):
+    """Put a name at the right end of each line of a chart, whose values go from ``low`` to ``top`` over ``pixels``.
+
+    ``ends``: for each line its name, the place of its end, and its colour, which its name has too.
+    """
+    places = apart([y for _, _, y, _ in ends], LINE * (top - low) / pixels, low, top)
+    for (name, x, _, colour), place in zip(ends, places, strict=True):
         note = {"xanchor": "left", "yanchor": "middle", "showarrow": False, "xshift": 8}
-        figure.add_annotation(text=name, x=x, y=place, row=row, col=1, **note)
+        text = f'<span style="color: var(--sd-{INKS[colour]})">{name}</span>'
+        figure.add_annotation(text=text, x=x, y=place, row=row, col=1, **note)
 
 
 def _mark_best(figure: go.Figure, gamma: int, gain: float, top: float, longest: int) -> None:
@@ -247,7 +267,12 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=[name + NEAR for name in names], autorange="reversed"
     )
-    return _from_above(figure, 60 * len(names), legend=4, lines=2, right=36).update_layout(bargap=0.25)
+    rows = 60 * len(names) + 2 * LINE
+    figure = _from_above(figure, rows, legend=0, lines=2, right=36)
+    # In one line where there is room. Where there is none, the chart gives its lines of the height.
+    above = 1 + (2 * LINE + 28) / rows
+    legend = {"orientation": "h", "x": 0, "y": above, "yref": "paper", "yanchor": "bottom"}
+    return figure.update_layout(bargap=0.25, showlegend=True, legend=legend)
 
 
 def chance_band(one: int, other: int, draws: int) -> tuple[float, float]:

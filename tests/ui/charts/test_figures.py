@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from judged import drafting, loop, plain, trial
@@ -113,15 +114,23 @@ def test_a_benchmark_of_very_many_categories_is_drawn_with_some_of_them() -> Non
     assert len(dots.x) == MOST_DOTS and table is not None and len(table.rows) == MOST_DOTS + 5
 
 
+def words(note: Any) -> str:
+    """What a label says, without its colour and the mark of its line."""
+    return re.sub("<.*?>|[^ -~\u03b3]", "", note.text).strip()
+
+
 def test_the_lines_of_a_sweep_are_named_at_their_ends_and_no_legend_is_needed() -> None:
     gammas = (3, 5, "auto")
     ran = [trial(0, BASELINE, plain(2.0)), trial(0, LOOP, loop(1.0))]
     ran += [trial(0, LaneConfig("speculative", g), drafting(g, (3, 1), 0.01, 1.0, made=3)) for g in gammas]
     rows = sweep_rows(summarise(ran), one_pass=False)
     figure = sweep_figure(rows, rows[1], 16, one_pass=False)
-    notes = {note.text.split()[0]: note for note in figure.layout.annotations}
+    notes = {words(note).split()[0]: note for note in figure.layout.annotations}
     of_costs = {"check", "draft"}
     assert notes.keys() == {"plain,", "measured", "predicted", "auto", "fastest:"} | of_costs
+    measured, predicted, *_ = (line for line in figure.data if line.yaxis == "y")
+    assert measured.line.dash != predicted.line.dash and measured.marker.symbol != predicted.marker.symbol
+    assert "--sd-blue" in notes["measured"].text and "--sd-muted" in notes["predicted"].text
     assert not figure.layout.showlegend
     ends = sorted(note.y for name, note in notes.items() if name not in {"fastest:"} | of_costs)
     top = figure.layout.yaxis.range[1]
@@ -142,7 +151,8 @@ def test_a_sweep_shows_what_a_round_costs_at_each_length(one_pass: bool) -> None
     assert check.x == draft.x == (1, 4, 7)
     assert check.y == pytest.approx([1.1, 1.4, 1.7], rel=0.02)
     assert draft.y == pytest.approx([0.4] * 3 if one_pass else [0.2, 0.8, 1.4], rel=0.03)
-    assert ("draft, 1 pass" if one_pass else "draft") in [note.text for note in figure.layout.annotations]
+    assert check.marker.symbol != draft.marker.symbol
+    assert ("draft, 1 pass" if one_pass else "draft") in [words(note) for note in figure.layout.annotations]
     assert figure.layout.xaxis.range[1] == 7.5
     for row, passes in zip(rows[1:], (1, 1, 1) if one_pass else (1, 4, 7), strict=True):
         j = row.judgement

@@ -23,8 +23,10 @@ async function saveChart(button) {
   const colour = getComputedStyle(drawn.querySelector("text")).fill;
   const grid = getComputedStyle(drawn.querySelector(".gridlayer path") ?? drawn).stroke;
   const axes = Object.entries(drawn.layout).filter(([name]) => /^[xy]axis/.test(name));
+  const notes = (drawn.layout.annotations ?? []).map((note) => ({ ...note, text: inColour(note.text) }));
   const layout = {
     ...drawn.layout,
+    annotations: notes,
     ...Object.fromEntries(axes.map(([name, axis]) => [name, { ...axis, gridcolor: grid }])),
     paper_bgcolor: page,
     font: { ...drawn.layout.font, color: colour },
@@ -37,6 +39,10 @@ async function saveChart(button) {
   const bytes = format === "svg" ? decodeURIComponent(content) : fromBase64(content);
   save(`specdec-${place.id.replace(/^sd-/, "")}.${format}`, bytes);
 }
+
+// A text with the page's colours as they are in this theme, because a file has no style of the page.
+const inColour = (text) =>
+  text.replaceAll(/var\((--[\w-]+)\)/g, (_, name) => getComputedStyle(document.body).getPropertyValue(name).trim());
 
 // The cells of a table, those that a narrow screen leaves out too.
 function csvOf(table) {
