@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from textwrap import wrap
 
-WIDTH, LINES = 14, 2  # the most characters of a line of a name in a chart, and its most lines
+WIDTH, LINES = 15, 2  # the most characters of a line of a name in a chart, and its most lines
 
 
 def shown(name: str) -> str:
