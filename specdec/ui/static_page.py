@@ -151,8 +151,8 @@ def styles() -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in [*paths, ASSETS / "static" / "static.css"])
 
 
-def script() -> str:
-    """The modules that ``ENTRY`` imports, directly or not, as one script.
+def script(entry: Path = ENTRY) -> str:
+    """``entry`` and the modules that it imports, directly or not, as one script.
 
     A browser loads no modules from a disk. So each becomes a function that returns what the module exports, in an order
     in which imports come first. The modules have one style of imports and exports; another one raises ``ValueError``.
@@ -181,7 +181,7 @@ def script() -> str:
         written.append(f"const m{len(written)} = (() => {{\n{source}\nreturn {{ {', '.join(names)} }};\n}})();\n")
         return numbers[path]
 
-    add(ENTRY.resolve())
+    add(entry.resolve())
     # An HTML parser ends a script at this sign wherever it stands.
     return '(() => {\n"use strict";\n' + "".join(written).replace("</script", "<\\/script") + "})();\n"
 

@@ -8,6 +8,7 @@ import { defineLanes, labelOf } from "../lib/lanes.js";
 import { standAlone } from "../lib/server.js";
 import { state } from "../lib/state.js";
 import { tabOpened, walkTabs } from "../lib/tabs.js";
+import { followTheme } from "../lib/theme.js";
 import { mount } from "../live.js";
 import { onRace } from "../race/current_race.js";
 import { LARGEST } from "../race/race.js";
@@ -24,14 +25,6 @@ const LEDE = [
 const jsonIn = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "null");
 const recordings = jsonIn("sd-recordings");
 const packedOf = (name) => recordings.find((one) => one.name === name)?.packed;
-
-// Follows the theme of the system, as the served page does.
-function followTheme() {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const follow = () => document.body.classList.toggle("dark", dark.matches);
-  dark.addEventListener("change", follow);
-  follow();
-}
 
 const place = (tag, id, className = "", children = []) => {
   const node = el(tag, className, "", children);
