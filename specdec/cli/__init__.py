@@ -57,9 +57,14 @@ def _start(command: str, arguments: Namespace) -> None:
 
 
 def _module(command: str) -> Any:
-    """The module of a command. Ends with a sentence if a package is not installed, or is of another version."""
+    """The module of a command. Ends as ``imported`` does."""
+    return imported(f"specdec.cli.{command}", command)
+
+
+def imported(name: str, command: str) -> Any:
+    """The module ``name``, for a command. Ends with a sentence if a package is missing, or is of another version."""
     try:
-        return importlib.import_module(f"specdec.cli.{command}")
+        return importlib.import_module(name)
     except LibraryChanged as error:
         raise refused(error) from error
     except ModuleNotFoundError as error:

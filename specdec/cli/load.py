@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
+from typing import Any
 
+from specdec.cli import imported
 from specdec.cli.exports import write_exports
 from specdec.cli.output import Output, console_of, prompt_of
-from specdec.cli.parsers.load import CONTEXTS
+from specdec.cli.parsers.load import CHART, CONTEXTS
 from specdec.cli.parsers.shared import params_of
 from specdec.cli.servers import asked_of, split
 from specdec.cli.terminal import OPTIONS, refused
-from specdec.errors import SpecdecError
+from specdec.errors import InvalidInput, SpecdecError
 from specdec.lanes.table import require_runs
 from specdec.measure.prompts import PromptItem, read_prompts
 from specdec.report import provenance, sentences
 from specdec.report.benchmark import terminal_table
-from specdec.report.figure_table import csv_table, markdown_table
+from specdec.report.figure_table import FigureTable, csv_table, markdown_table
 from specdec.report.load import (
+    GAIN_CHART,
     NO_LIMIT,
     NO_ROOM,
+    LoadGain,
+    LoadRow,
+    best_gains,
     computed_gains,
     gain_record,
     gain_table,
@@ -39,6 +47,8 @@ from specdec.servers.race import lanes_of
 def main(arguments: Namespace) -> None:
     console = console_of(piped=140, highlight=False, soft_wrap=True)
     measure = _servers if any(map(named_address, arguments.words)) else _pair
+    if any(path.suffix == CHART for path in arguments.export):
+        imported("specdec.ui.charts.chart_page", "load")  # before anything is measured
     try:
         written = measure(console, arguments)
     except SpecdecError as error:
@@ -67,15 +77,11 @@ def _servers(console: Output, arguments: Namespace) -> bool:
             )
     rows = load_rows(found, plain)
     table = load_table(rows, plain)
-    records = [row_record(row) for row in rows]
-    exports = {
-        ".json": partial(plain_json, {"rows": records, "runs": [asdict(run) for run in found]}, indent=1),
-        ".csv": partial(csv_table, records),
-        ".md": partial(markdown_table, table),
-    }
-    written = write_exports(arguments.export, exports)
+    said, records = load_verdict(rows, guesses), [row_record(row) for row in rows]
+    record = {"rows": records, "runs": [asdict(run) for run in found]}
+    written = _written(arguments.export, record, records, table, partial(_servers_page, rows, said, table))
     console.print(terminal_table(table))
-    for sentence in load_verdict(rows, guesses):
+    for sentence in said:
         console.print(sentence)
     console.print(sentences.AT_THE_CLIENT_TOO, style="dim")
     return written
@@ -91,7 +97,9 @@ def _pair(console: Output, arguments: Namespace) -> bool:
         draft_model_of,
         machine_limit,
         recorded_acceptance,
+        require_passes,
     )
+    from specdec.measure.results.file import measured_on
     from specdec.models.pair import silence_libraries
 
     silence_libraries()
@@ -103,32 +111,64 @@ def _pair(console: Output, arguments: Namespace) -> bool:
     items = [PromptItem(str(number), "given", text, arguments.chat) for number, text in enumerate(given, 1)]
     pair = pair_of(arguments)
     draft_model_of(pair)
+    require_passes(pair, arguments.passes)
     contexts = contexts_of(pair, arguments.contexts, CONTEXTS, gamma)
     kept, ids = recorded_acceptance(pair, items or read_prompts(arguments.prompts), params, gamma)
     limit = machine_limit(pair)
     found = []
-    for times in all_pass_times(pair, ids, contexts, levels, gamma, arguments.runs):
+    for times in all_pass_times(pair, ids, contexts, levels, gamma, arguments.runs, arguments.passes):
         found.append(times)
         console.print(f"{times.batch} at once, {times.context} tokens of context: timed", style="dim")
+    timed = {(each.context, each.batch) for each in found}
+    left_out = [f"{n} at once, context {c}" for c in contexts for n in levels if (c, n) not in timed]
+    no_room = NO_ROOM.format(each="; ".join(left_out))
+    if not found:
+        raise InvalidInput(no_room)
     gains = computed_gains(found, None if isinstance(limit, str) else [limit.least(each) for each in found], kept)
     table, records = gain_table(gains), [gain_record(gain) for gain in gains]
     experts = experts_of(pair.target.config)
     passes = [asdict(each) for each in found]
     record = {"computed": records, "passes": passes, "kept_by_place": kept, "experts": experts}
-    exports = {
-        ".json": partial(plain_json, record, indent=1),
-        ".csv": partial(csv_table, records),
-        ".md": partial(markdown_table, table),
-    }
-    written = write_exports(arguments.export, exports)
+    said = gain_verdict(gains, kept, experts)
+    said += [no_room] if left_out else []
+    said += [NO_LIMIT.format(reason=limit)] if isinstance(limit, str) else []
+    where = provenance.provenance_line(measured_on(pair))
+    page = partial(_gains_page, gains, where, said, table)
+    written = _written(arguments.export, record, records, table, page)
     console.print(f"Pair: {provenance.pair_line(pair.describe())}")
     console.print(terminal_table(table))
-    for sentence in gain_verdict(gains, kept, experts):
+    for sentence in said:
         console.print(sentence)
-    timed = {(each.context, each.batch) for each in found}
-    left_out = [f"{n} at once, context {c}" for c in contexts for n in levels if (c, n) not in timed]
-    if left_out:
-        console.print(NO_ROOM.format(each="; ".join(left_out)))
-    if isinstance(limit, str):
-        console.print(NO_LIMIT.format(reason=limit), style="dim")
     return written
+
+
+def _written(
+    paths: Sequence[Path],
+    record: Mapping[str, Any],
+    rows: Sequence[dict[str, Any]],
+    table: FigureTable,
+    page: Callable[[], str],
+) -> bool:
+    """Write the files. False if one failed."""
+    exports: dict[str, Callable[[], str]] = {
+        ".json": partial(plain_json, record, indent=1),
+        ".csv": partial(csv_table, rows),
+        ".md": partial(markdown_table, table),
+        CHART: page,
+    }
+    return write_exports(paths, exports)
+
+
+def _servers_page(rows: Sequence[LoadRow], said: Sequence[str], table: FigureTable) -> str:
+    from specdec.ui.charts.chart_page import chart_page
+    from specdec.ui.charts.load import load_figure
+
+    return chart_page("Servers under load", load_figure(rows), sentences.AT_THE_CLIENT_TOO, said, table)
+
+
+def _gains_page(gains: Sequence[LoadGain], where: str, said: Sequence[str], table: FigureTable) -> str:
+    from specdec.ui.charts.chart_page import chart_page
+    from specdec.ui.charts.load_gains import gains_figure
+
+    figure, caption = gains_figure(best_gains(gains)), GAIN_CHART.format(passes=gains[0].passes, where=where)
+    return chart_page("A pair under load: computed gains", figure, caption, said, table)

@@ -1,6 +1,6 @@
-"""Times transformers' own forward pass of both models of a pair over several sequences with filled caches.
+"""Times the passes of both models of a pair over several sequences with filled caches (``cached_batch``).
 
-These are passes of transformers, and other engines have other costs. The passes that are compared run in turns.
+The passes that are compared run in turns. Other engines have other costs.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from transformers import PreTrainedModel
 from specdec.drafters.draft_model import DraftModel
 from specdec.errors import BadSetting, InvalidInput
 from specdec.events import SamplingParams
-from specdec.forward.hf_cache import new_cache
-from specdec.forward.hf_private import keeps_logits
 from specdec.forward.lean import LeanModel
 from specdec.forward.lean_check import lean_model
 from specdec.lanes.table import LOOP, LaneConfig
-from specdec.measure.load import PassTimes, kept_by_place
+from specdec.measure.cached_batch import PART, Timed, cached_batch, seconds_on
+from specdec.measure.load import LEAN, TRANSFORMERS, PassTimes, kept_by_place
 from specdec.measure.metrics import pool
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
@@ -30,39 +29,10 @@ from specdec.measure.trials import trials
 from specdec.models.compatibility import recurrent_layers
 from specdec.models.memory import cache_bytes
 from specdec.models.pair import Pair
-from specdec.runtime.clock import between, mark
 from specdec.runtime.memory import free_bytes
 
 TURNS = 9  # passes of each kind in a run; their median counts
-PART = 256  # tokens of each sequence that a pass reads while a cache is filled
 SPARE = 2.5  # a cache that grows is copied, so it needs so many times its size
-
-
-Timed = Callable[[torch.device, Callable[[], object]], float]  # seconds of some work on a device
-
-
-def seconds_on(device: torch.device, work: Callable[[], object]) -> float:
-    """Seconds of ``work``; on a GPU those of the device."""
-    start = mark(device)
-    work()
-    return between(start, mark(device))
-
-
-class CachedBatch:
-    """One model with a cache of ``ids`` (B, L): L tokens of each of B sequences."""
-
-    def __init__(self, model: PreTrainedModel, ids: torch.Tensor):
-        self._model, self._cache = model, new_cache(model)
-        last = {"logits_to_keep": 1} if keeps_logits(model) else {}
-        for part in ids.split(PART, dim=1):
-            model(input_ids=part, past_key_values=self._cache, use_cache=True, **last)
-            self._cache.crop(0)  # see ``new_cache``
-
-    def seconds(self, ids: torch.Tensor, timed: Timed) -> float:
-        """Seconds of a pass over ``ids`` (B, w), which the cache forgets again."""
-        seconds = timed(ids.device, lambda: self._model(input_ids=ids, past_key_values=self._cache, use_cache=True))
-        self._cache.crop(-ids.shape[1])
-        return seconds
 
 
 def draft_model_of(pair: Pair) -> PreTrainedModel:
@@ -79,6 +49,13 @@ def draft_model_of(pair: Pair) -> PreTrainedModel:
                 "models with attention alone."
             )
     return pair.draft.models[0]
+
+
+def require_passes(pair: Pair, passes: str) -> None:
+    """Raise ``InvalidInput`` if the pair has no such ``passes``, one of ``load.PASSES``."""
+    for model in (pair.target, draft_model_of(pair)) if passes == LEAN else ():
+        if isinstance(reason := lean_model(model), str):
+            raise InvalidInput(f"{type(model).__name__} has no lean passes. {reason} Take those of transformers.")
 
 
 def recorded_acceptance(
@@ -114,9 +91,16 @@ def contexts_of(pair: Pair, asked: Sequence[int] | None, usual: Sequence[int], g
 
 @torch.inference_mode()
 def pass_times(
-    pair: Pair, ids: torch.Tensor, context: int, batch: int, gamma: int, runs: int, timed: Timed = seconds_on
+    pair: Pair,
+    ids: torch.Tensor,
+    context: int,
+    batch: int,
+    gamma: int,
+    runs: int,
+    timed: Timed = seconds_on,
+    passes: str = TRANSFORMERS,
 ) -> PassTimes:
-    """Time the passes of ``batch`` sequences with ``context`` tokens each.
+    """Time the ``passes`` (see ``load.PASSES``) of ``batch`` sequences with ``context`` tokens each.
 
     ``ids`` (n,) are tokens of real texts. Each sequence begins at another place of them: sequences that were alike
     would read the same experts of a mixture of experts.
@@ -124,17 +108,18 @@ def pass_times(
     draft = draft_model_of(pair)
     rows = _rows(ids, batch, context + gamma + 1)
     new = rows[:, context:]
-    cached, guessing = CachedBatch(pair.target, rows[:, :context]), CachedBatch(draft, rows[:, :context])
-    passes: dict[int, Callable[[], float]] = {0: partial(guessing.seconds, new[:, :1], timed)}  # 0: the draft's
-    passes |= {width: partial(cached.seconds, new[:, :width], timed) for width in range(1, gamma + 2)}
-    for run_pass in passes.values():
+    cached = cached_batch(pair.target, rows[:, :context], gamma + 1, passes)
+    guessing = cached_batch(draft, rows[:, :context], 1, passes)
+    kinds: dict[int, Callable[[], float]] = {0: partial(guessing.seconds, new[:, :1], timed)}  # 0: the draft's
+    kinds |= {width: partial(cached.seconds, new[:, :width], timed) for width in range(1, gamma + 2)}
+    for run_pass in kinds.values():
         run_pass()
-    found: dict[int, list[float]] = {width: [] for width in passes}
+    found: dict[int, list[float]] = {width: [] for width in kinds}
     for _ in range(runs):
-        took = [{width: run_pass() for width, run_pass in passes.items()} for _ in range(TURNS)]
-        for width in passes:
+        took = [{width: run_pass() for width, run_pass in kinds.items()} for _ in range(TURNS)]
+        for width in kinds:
             found[width].append(median(turn[width] for turn in took))
-    return PassTimes(context, batch, {width: found[width] for width in range(1, gamma + 2)}, found[0])
+    return PassTimes(context, batch, {width: found[width] for width in range(1, gamma + 2)}, found[0], passes)
 
 
 def _rows(ids: torch.Tensor, batch: int, tokens: int) -> torch.Tensor:
@@ -152,13 +137,19 @@ def fits(pair: Pair, context: int, batch: int, gamma: int) -> bool:
 
 
 def all_pass_times(
-    pair: Pair, ids: torch.Tensor, contexts: Sequence[int], levels: Sequence[int], gamma: int, runs: int
+    pair: Pair,
+    ids: torch.Tensor,
+    contexts: Sequence[int],
+    levels: Sequence[int],
+    gamma: int,
+    runs: int,
+    passes: str = TRANSFORMERS,
 ) -> Iterator[PassTimes]:
-    """Time the passes at each context and each number of sequences that fits into memory, in order."""
+    """Time the ``passes`` at each context and each number of sequences that fits into memory, in order."""
     for context in contexts:
         for batch in levels:
             if fits(pair, context, batch, gamma):
-                yield pass_times(pair, ids, context, batch, gamma, runs)
+                yield pass_times(pair, ids, context, batch, gamma, runs, passes=passes)
 
 
 class MachineLimit:
@@ -179,7 +170,7 @@ class MachineLimit:
 
 
 def machine_limit(pair: Pair) -> MachineLimit | str:
-    """Measure the rates for both models, with weights as transformers reads them. A sentence if they are not known."""
+    """Measure the rates for both models, with weights as these passes read them. A sentence if they are not known."""
     leans: list[LeanModel] = []
     for role, model in (("target", pair.target), ("draft", draft_model_of(pair))):
         lean = lean_model(model)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from specdec.measure.metrics import Metrics
 
+TRANSFORMERS, LEAN = PASSES = ("transformers", "lean")  # the kinds of passes that can be timed
+
 
 @dataclass(frozen=True, slots=True)
 class PassTimes:
@@ -23,13 +25,14 @@ class PassTimes:
 
     ``target`` by the tokens of each sequence that a pass reads, 1 to gamma + 1; ``draft`` over one token of each.
     Measured ones have a value for each run, all lists alike long; the least possible ones of a machine have a single
-    value.
+    value. ``passes`` is one of ``PASSES``.
     """
 
     context: int
     batch: int
     target: Mapping[int, Sequence[float]]
     draft: Sequence[float]
+    passes: str = TRANSFORMERS
 
 
 def kept_by_place(recorded: Metrics) -> list[float]:

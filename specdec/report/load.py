@@ -6,13 +6,13 @@ Servers are measured as a whole. The gains of a pair are computed from measured 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import ceil
-from statistics import median
+from statistics import median, median_low
 from typing import Any
 
-from specdec.measure.load import PassTimes, load_gains, tokens_a_round
+from specdec.measure.load import LEAN, TRANSFORMERS, PassTimes, load_gains, tokens_a_round
 from specdec.measure.metrics import no_clear_difference
 from specdec.report import numbers, sentences
 from specdec.report.figure_table import FigureTable
@@ -36,12 +36,20 @@ VLLM = 'For vLLM: "num_speculative_tokens_per_batch_size": {entries}'
 COMPUTED = (
     "These gains are computed from measured passes and this pair's acceptance. They were not measured as a whole. All "
     "sequences advance together. Choosing tokens, scheduling, and sequences that keep different numbers of guesses "
-    "cost nothing here. The passes are those of transformers; another engine has other costs."
+    "cost nothing here. {passes}"
 )
+PASSES_SAID = {
+    TRANSFORMERS: "The passes are those of transformers; another engine has other costs.",
+    LEAN: "The passes are lean ones by torch's operators; another engine has other costs, and so have native passes.",
+}
 GAIN_CAPTION = (
-    "Computed gain over plain decoding at the same load, a factor: median of {runs} (lowest\u2013highest). Context: "
-    "cached tokens of each sequence. At the limit: the highest of these gains if each pass took the least time that "
-    "this machine allows; slower passes may gain more"
+    "Computed gain over plain decoding at the same load, a factor: median of {runs} (lowest\u2013highest). Passes: "
+    "{passes}. Context: cached tokens of each sequence. At the limit: the highest of these gains if each pass took the "
+    "least time that this machine allows; slower passes may gain more"
+)
+GAIN_CHART = (
+    "Computed gains, not measured as a whole. Passes: {passes}. Each point is that of the draft length with the "
+    "highest median; the table has all lengths. Measured on: {where}"
 )
 TOKENS = "Tokens a round by the recorded acceptance: {each}."
 COMPUTED_PAYS = {
@@ -85,13 +93,17 @@ class LoadRow:
 
 @dataclass(frozen=True, slots=True)
 class LoadGain:
-    """The computed gains of ``gamma`` guesses at one load, run by run, and the gain at the limit of the machine."""
+    """The computed gains of ``gamma`` guesses at one load, run by run, and the gain at the limit of the machine.
+
+    ``passes`` is one of ``measure.load.PASSES``.
+    """
 
     context: int
     at_once: int
     gamma: int
     gains: tuple[float, ...]
     limit: float | None
+    passes: str = TRANSFORMERS
 
     @property
     def pays(self) -> bool | None:
@@ -223,6 +235,7 @@ def computed_gains(
             gamma=width - 1,
             gains=tuple(load_gains(times, kept, width - 1)),
             limit=load_gains(least[place], kept, width - 1)[0] if least else None,
+            passes=times.passes,
         )
         for place, times in enumerate(found)
         for width in times.target
@@ -230,18 +243,34 @@ def computed_gains(
     ]
 
 
+def best_gains(gains: Sequence[LoadGain]) -> list[LoadGain]:
+    """For each context and load the draft length with the highest median.
+
+    Its ``limit`` is the highest of all lengths.
+    """
+    best = []
+    for row in _by_load(gains):
+        limit = max((gain.limit for gain in row if gain.limit is not None), default=None)
+        best.append(replace(max(row, key=lambda gain: median_low(gain.gains)), limit=limit))
+    return best
+
+
+def _by_load(gains: Sequence[LoadGain]) -> list[list[LoadGain]]:
+    """The gains of all draft lengths at each context and load, in the order of the measurement."""
+    loads = dict.fromkeys((gain.context, gain.at_once) for gain in gains)
+    return [[gain for gain in gains if (gain.context, gain.at_once) == load] for load in loads]
+
+
 def gain_table(gains: Sequence[LoadGain]) -> FigureTable:
-    """A row for each context and load, and a column for each draft length."""
+    """A row for each context and load, and a column for each draft length. There is one gain or more."""
     gammas = list(dict.fromkeys(gain.gamma for gain in gains))
     columns = ("Context", "At once", *(f"\u03b3 {gamma}" for gamma in gammas), "at the limit")
     cells = []
-    for context, at_once in dict.fromkeys((gain.context, gain.at_once) for gain in gains):
-        row = [gain for gain in gains if (gain.context, gain.at_once) == (context, at_once)]
-        limit = max((gain.limit for gain in row if gain.limit is not None), default=None)
+    for row, best in zip(_by_load(gains), best_gains(gains), strict=True):
         each = (numbers.times(gain.gains) for gain in row)
-        cells.append((str(context), str(at_once), *each, numbers.times_or_none(limit)))
-    runs = max((len(gain.gains) for gain in gains), default=0)
-    return FigureTable(GAIN_CAPTION.format(runs=numbers.runs(runs)), columns, cells, range(len(columns)))
+        cells.append((str(best.context), str(best.at_once), *each, numbers.times_or_none(best.limit)))
+    caption = GAIN_CAPTION.format(runs=numbers.runs(len(gains[0].gains)), passes=gains[0].passes)
+    return FigureTable(caption, columns, cells, range(len(columns)))
 
 
 def gain_record(gain: LoadGain) -> dict[str, Any]:
@@ -249,6 +278,7 @@ def gain_record(gain: LoadGain) -> dict[str, Any]:
     return {
         "context_tokens": gain.context,
         "at_once": gain.at_once,
+        "passes": gain.passes,
         "gamma": gain.gamma,
         "computed_gain": median(gain.gains),
         "lowest_computed_gain": min(gain.gains),
@@ -258,7 +288,10 @@ def gain_record(gain: LoadGain) -> dict[str, Any]:
 
 
 def gain_verdict(gains: Sequence[LoadGain], kept: Sequence[float], experts: tuple[int, int] | None) -> list[str]:
-    """Up to which load each draft length pays, by context. ``experts``: how many, and how many a token reads."""
+    """Up to which load each draft length pays, by context. There is one gain or more.
+
+    ``experts``: how many, and how many a token reads.
+    """
     said = []
     gammas = list(dict.fromkeys(gain.gamma for gain in gains))
     for context in dict.fromkeys(gain.context for gain in gains):
@@ -276,4 +309,4 @@ def gain_verdict(gains: Sequence[LoadGain], kept: Sequence[float], experts: tupl
     said.append(TOKENS.format(each=", ".join(tokens)))
     if experts:
         said.append(EXPERTS.format(experts=experts[0], chosen=experts[1]))
-    return [*said, COMPUTED]
+    return [*said, COMPUTED.format(passes=PASSES_SAID[gains[0].passes])]

@@ -14,7 +14,11 @@ import pytest
 
 from browser.conftest import WAIT
 from browser.test_share import HOSTILE
+from specdec.report.figure_table import FigureTable
+from specdec.report.load import LoadGain
 from specdec.report.recording import line
+from specdec.ui.charts.chart_page import chart_page
+from specdec.ui.charts.load_gains import gains_figure
 from specdec.ui.static_page import Recording, shipped_recordings, single_page, write_page
 
 pytestmark = pytest.mark.xdist_group("browser static")
@@ -148,3 +152,20 @@ def test_a_strangers_texts_stay_texts(folder, host, browser, tmp_path) -> None:
             page.click("[role=tab]:has-text('How it works')")
             page.wait_for_selector("#sd-how h2:visible")
             assert page.evaluate("window.bitten") is None and page.locator("img[src=x]").count() == 0
+
+
+def test_a_page_of_one_chart_draws_and_saves_it(browser, tmp_path) -> None:
+    """Its lines and the sign of each stand in both panels, and a click saves it as a file."""
+    gains = [LoadGain(context, n, 2, (1.1, 1.2, 1.3), 2.0) for context in (64, 256) for n in (1, 2)]
+    table = FigureTable("Gains", ("At once", "gain"), [("1", "1.20x")], range(1, 2))
+    page_text = chart_page("Under load", gains_figure(gains), "Computed.", ["It pays."], table)
+    (tmp_path / "saved.html").write_text(page_text, encoding="utf-8")
+    with alone(browser, (tmp_path / "saved.html").as_uri()) as page:
+        page.wait_for_selector("#sd-chart .main-svg >> text=2 at once")
+        for text in ("1 at once", "64 tokens", "256 tokens", "Calls at once"):
+            assert page.locator(f"#sd-chart .main-svg >> text={text}").count()
+        for kind in ("png", "svg"):
+            with page.expect_download() as saved:
+                page.click(f".sd-saveChart button[value={kind}]")
+            assert saved.value.suggested_filename == f"specdec-chart.{kind}"
+            assert saved.value.path().stat().st_size > 5000

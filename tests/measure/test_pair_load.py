@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,9 +16,8 @@ from specdec.cli.parsers import parser_of
 from specdec.errors import BadSetting, InvalidInput
 from specdec.events import SamplingParams
 from specdec.forward.lean_check import lean_model
-from specdec.measure import batched_passes
+from specdec.measure import batched_passes, cached_batch
 from specdec.measure.batched_passes import (
-    CachedBatch,
     MachineLimit,
     all_pass_times,
     contexts_of,
@@ -25,11 +25,13 @@ from specdec.measure.batched_passes import (
     machine_limit,
     pass_times,
     recorded_acceptance,
+    require_passes,
 )
-from specdec.measure.load import PassTimes, load_gains, tokens_a_round
+from specdec.measure.cached_batch import LeanBatch, TransformersBatch
+from specdec.measure.load import LEAN, TRANSFORMERS, PassTimes, load_gains, tokens_a_round
 from specdec.measure.prompts import PromptItem
 from specdec.measure.roofline import Rates, weight_bytes, work_of
-from specdec.report.load import COMPUTED, computed_gains, gain_table, gain_verdict
+from specdec.report.load import COMPUTED, PASSES_SAID, computed_gains, gain_table, gain_verdict
 
 KEPT = [0.8, 0.5, 0.5]
 
@@ -69,7 +71,8 @@ def test_the_largest_load_at_which_each_length_pays_is_named() -> None:
         "With 64 tokens of context: \u03b3 1 pays up to 2 at once; \u03b3 2 pays up to 2 at once; "
         "\u03b3 3 pays up to 2 at once."
     )
-    assert said[1] == "No clear difference with 64 tokens: \u03b3 1 at 4 at once." and said[-1] == COMPUTED
+    assert said[1] == "No clear difference with 64 tokens: \u03b3 1 at 4 at once."
+    assert said[-1] == COMPUTED.format(passes=PASSES_SAID[TRANSFORMERS])
     table = gain_table(gains)
     assert [row[:2] for row in table.rows] == [("64", "1"), ("64", "2"), ("64", "4")]
     assert table.rows[0][2:] == ("1.50x", "1.57x", "1.50x", "1.85x")
@@ -80,42 +83,51 @@ def test_the_largest_load_at_which_each_length_pays_is_named() -> None:
     assert "\u03b3 1 does not pay; " in nowhere[0]
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2", "mixtral"])
-def test_a_pass_over_a_filled_cache_is_that_of_whole_texts(family: str, monkeypatch) -> None:
-    """Filled in parts, and cropped after each pass: logits are those of the whole text, again and again."""
-    monkeypatch.setattr(batched_passes, "PART", 7)
+@pytest.mark.parametrize(
+    ("family", "passes"),
+    [
+        *[(family, TRANSFORMERS) for family in ("llama", "gpt2", "gemma2", "mixtral")],
+        *[(family, LEAN) for family in ("llama", "gpt2")],
+    ],
+)
+def test_a_pass_over_a_filled_cache_is_that_of_whole_texts(family: str, passes: str, monkeypatch) -> None:
+    """Filled in parts, and forgotten after each pass: logits are those of the whole text, again and again."""
+    monkeypatch.setattr(cached_batch, "PART", 7)
     model = shared_tiny(family)
     ids = torch.randint(0, 320, (3, 24), generator=torch.Generator().manual_seed(1))
     outputs = []
 
     def timed(device: torch.device, work) -> float:
-        outputs.append(work().logits)
+        outputs.append(work())
         return 1.0
 
     with torch.inference_mode():
-        cached = CachedBatch(model, ids[:, :20])
+        cached = cached_batch.cached_batch(model, ids[:, :20], 4, passes)
         for width in (4, 1, 4):
             assert cached.seconds(ids[:, 20 : 20 + width], timed) == 1.0
         whole = model(input_ids=ids).logits
     for width, logits in zip((4, 1, 4), outputs, strict=True):
+        if passes == LEAN:  # its rows are the first token of each sequence, then the second one of each
+            logits = logits.unflatten(0, (width, 3)).transpose(0, 1)
         torch.testing.assert_close(logits, whole[:, 20 : 20 + width], atol=1e-4, rtol=1e-4)
 
 
-def test_every_pass_is_timed_in_turns_and_the_median_counts(pair, monkeypatch) -> None:
+@pytest.mark.parametrize(("passes", "kind"), [(TRANSFORMERS, TransformersBatch), (LEAN, LeanBatch)])
+def test_every_pass_is_timed_in_turns_and_the_median_counts(passes, kind, pair, monkeypatch) -> None:
     shapes, clock = [], iter(range(10**6))
-    inner = CachedBatch.seconds
+    inner = kind.seconds
 
     def noted(self, ids, timed):
         shapes.append(tuple(ids.shape))
         return inner(self, ids, timed)
 
-    monkeypatch.setattr(CachedBatch, "seconds", noted)
+    monkeypatch.setattr(kind, "seconds", noted)
     monkeypatch.setattr(batched_passes, "TURNS", 3)
-    found = pass_times(pair, torch.arange(50), 16, 4, 2, 2, lambda device, work: float(next(clock)))
+    found = pass_times(pair, torch.arange(50), 16, 4, 2, 2, lambda device, work: float(next(clock)), passes)
     turn = [(4, 1), (4, 1), (4, 2), (4, 3)]  # the draft's, and the target's
     assert shapes == turn * (1 + 2 * 3)  # the first turn warms up
     # The clock counts passes: turn n ends with the passes 4 n to 4 n + 3.
-    assert found == PassTimes(16, 4, {1: [9.0, 21.0], 2: [10.0, 22.0], 3: [11.0, 23.0]}, [8.0, 20.0])
+    assert found == PassTimes(16, 4, {1: [9.0, 21.0], 2: [10.0, 22.0], 3: [11.0, 23.0]}, [8.0, 20.0], passes)
 
 
 def test_sequences_of_a_batch_differ(pair) -> None:
@@ -149,6 +161,14 @@ def test_pairs_whose_rounds_are_others_are_refused(pair) -> None:
         draft_model_of(specdec.Pair(hybrid, hybrid))
 
 
+def test_lean_passes_of_a_model_without_them_are_refused(pair) -> None:
+    require_passes(pair, LEAN)
+    other = specdec.Pair(shared_tiny("mixtral"), pair.target)
+    require_passes(other, TRANSFORMERS)
+    with pytest.raises(InvalidInput, match="^MixtralForCausalLM has no lean passes"):
+        require_passes(other, LEAN)
+
+
 def test_the_recorded_acceptance_is_that_of_the_pair() -> None:
     target = shared_tiny("llama")
     same = specdec.Pair(target, target, tokenizer=byte_tokenizer())
@@ -168,25 +188,53 @@ def test_weights_are_read_once_for_all_sequences(pair) -> None:
     assert "not known" in machine_limit(specdec.Pair(shared_tiny("mixtral"), pair.target))
 
 
-def test_the_command_computes_gains_of_the_embedded_pair(capsys, tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("passes", [TRANSFORMERS, LEAN])
+def test_the_command_computes_gains_of_the_embedded_pair(passes, capsys, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(pair_arguments, "leave_a_core", lambda: None)
     monkeypatch.setattr("specdec.models.pair.silence_libraries", lambda: None)
     monkeypatch.setattr(batched_passes, "TURNS", 1)
-    files = [tmp_path / "load.json", tmp_path / "load.csv", tmp_path / "load.md"]
+    files = [tmp_path / "load.json", tmp_path / "load.csv", tmp_path / "load.md", tmp_path / "load.html"]
     words = ["Once upon a time", "--tokens", "32", "--at-once", "2", "--gamma", "2", "--contexts", "8", "--runs", "1"]
-    command.main(parser_of("load").parse_args([*words, "--export", *map(str, files)]))
+    words += ["--passes", passes, "--export", *map(str, files)]
+    command.main(parser_of("load").parse_args(words))
     shown = capsys.readouterr().out
     assert "Computed gain" in shown and "They were not measured as a whole." in shown
+    assert PASSES_SAID[passes] in shown and f"Passes: {passes}." in shown
     record = json.loads(files[0].read_text())
     assert [(row["context_tokens"], row["at_once"], row["gamma"]) for row in record["computed"]] == [
         (8, 1, 1), (8, 1, 2), (8, 2, 1), (8, 2, 2),
     ]  # fmt: skip
-    first, passes = record["computed"][0], record["passes"][0]
-    by_hand = (1 + record["kept_by_place"][0]) * passes["target"]["1"][0]
-    assert first["computed_gain"] == pytest.approx(by_hand / (passes["draft"][0] + passes["target"]["2"][0]))
+    first, timed = record["computed"][0], record["passes"][0]
+    by_hand = (1 + record["kept_by_place"][0]) * timed["target"]["1"][0]
+    assert first["computed_gain"] == pytest.approx(by_hand / (timed["draft"][0] + timed["target"]["2"][0]))
     assert first["computed_gain_at_the_limit"] > 0 and record["experts"] is None
-    assert files[1].read_text().startswith("context_tokens,at_once,gamma,computed_gain")
+    assert {row["passes"] for row in (*record["computed"], *record["passes"])} == {passes}
+    assert files[1].read_text().startswith("context_tokens,at_once,passes,gamma,computed_gain")
     assert files[2].read_text().startswith("| Context | At once | \u03b3 1 | \u03b3 2 | at the limit |")
+
+    page = files[3].read_text()
+    assert "Computed gains, not measured as a whole." in page and "Plotly.newPlot" in page
+    assert "Calls at once" in page and "at the limit</th>" in page
+
+
+def test_a_chart_without_its_package_is_refused_before_anything_is_measured(tmp_path, monkeypatch) -> None:
+    def without(name):
+        raise ModuleNotFoundError("No module named 'plotly'", name="plotly")
+
+    monkeypatch.setattr("specdec.cli.importlib", SimpleNamespace(import_module=without))
+    monkeypatch.setattr(command, "_pair", lambda *given: pytest.fail("it was measured"))
+    with pytest.raises(SystemExit, match="needs the package plotly, which is not installed"):
+        command.main(parser_of("load").parse_args(["--export", str(tmp_path / "load.html")]))
+
+
+def test_loads_of_which_none_has_room_are_refused(pair, monkeypatch) -> None:
+    monkeypatch.setattr(pair_arguments, "leave_a_core", lambda: None)
+    monkeypatch.setattr("specdec.models.pair.silence_libraries", lambda: None)
+    monkeypatch.setattr(pair_arguments, "pair_of", lambda arguments: pair)
+    monkeypatch.setattr(batched_passes, "free_bytes", lambda device: 0)
+    words = ["Once", "--tokens", "32", "--at-once", "2", "--gamma", "1", "--contexts", "8", "--runs", "1"]
+    with pytest.raises(SystemExit, match="do not fit into the free memory: 1 at once, context 8; 2 at once, context 8"):
+        command.main(parser_of("load").parse_args(words))
 
 
 def test_one_server_alone_is_still_refused(capsys) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from servers.table_server import Table, TableServer, serving
 
+from specdec.cli import load as command
+from specdec.cli.parsers import parser_of
 from specdec.errors import InvalidInput
 from specdec.events import SamplingParams
 from specdec.report.load import load_rows, load_table, load_verdict
@@ -75,3 +77,13 @@ def test_levels_double_up_to_the_most() -> None:
     assert levels_to(1) == [1] and levels_to(8) == [1, 2, 4, 8] and levels_to(6) == [1, 2, 4, 6]
     with pytest.raises(InvalidInput, match="give 1 to 256"):
         levels_to(0)
+
+
+def test_the_command_exports_the_chart_of_the_servers(tmp_path, capsys) -> None:
+    page = tmp_path / "load.html"
+    with serving(TableServer(Table()), TableServer(Table(), 3)) as (plain, spec):
+        words = [f"plain={plain}", f"spec={spec}", "a", "--tokens", "16", "--at-once", "1", "--runs", "1"]
+        command.main(parser_of("load").parse_args([*words, "--export", str(page)]))
+    text = page.read_text()
+    assert "<h1>Servers under load</h1>" in text and "Tokens per second," in text and "at the client" in text
+    assert capsys.readouterr().out.count("1 at once") == 2

@@ -7,11 +7,13 @@ from pathlib import Path
 from specdec.cli.parsers.servers import add_server_arguments
 from specdec.cli.parsers.shared import TABLES, Parser, add_export_argument, add_pair_arguments
 from specdec.events import MAX_GAMMA
+from specdec.measure.load import PASSES, TRANSFORMERS
 from specdec.measure.prompts import EXAMPLES
 from specdec.report.link_settings import GAMMA
 
 AT_ONCE, RUNS = 8, 3
 CONTEXTS = (64, 256, 1024)
+CHART = ".html"  # the ending of the file that holds the chart
 
 
 def load_test_arguments(parser: Parser) -> None:
@@ -42,9 +44,15 @@ def load_test_arguments(parser: Parser) -> None:
         metavar="N",
         help=f"cached tokens of a pair's sequences (default: those of {', '.join(map(str, CONTEXTS))} that fit)",
     )
+    parser.add_argument(
+        "--passes",
+        choices=PASSES,
+        default=TRANSFORMERS,
+        help=f"whose passes of a pair are timed: those of transformers, or lean ones (default {TRANSFORMERS})",
+    )
     parser.add_argument("--prompts", type=Path, default=EXAMPLES, help="default: the example prompts")
     parser.add_argument("--at-once", type=int, default=AT_ONCE, help=f"most calls at once (default {AT_ONCE})")
     parser.add_argument(
         "--runs", type=int, default=RUNS, help=f"of each server, or of the passes, at each load (default {RUNS})"
     )
-    add_export_argument(parser, "the table", TABLES)
+    add_export_argument(parser, f"the table, or with {CHART} its chart too,", (*TABLES, CHART))
