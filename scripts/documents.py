@@ -25,7 +25,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 # Every name of ``specdec.__all__``, in the order of a first reading.
 SECTIONS = {
     "Decoding": ("speculative", "generate", "assisted", "driven", "collect", "race", "verdict"),
-    "Settings": ("SamplingParams", "AutoGamma", "ConfidenceStop"),
+    "Settings": ("SamplingParams", "Grammar", "AutoGamma", "ConfidenceStop"),
     "Pairs": ("load_pair", "Pair"),
     "Ways to draft": (
         "PromptLookup",
@@ -45,6 +45,7 @@ SECTIONS = {
     "Errors": (
         "SpecdecError",
         "InvalidInput",
+        "GrammarStuck",
         "IncompatiblePair",
         "LoadFailed",
         "LibraryChanged",

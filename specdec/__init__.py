@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from specdec.engine.policy import AutoGamma, ConfidenceStop
     from specdec.errors import (
         DeviceLost,
+        GrammarStuck,
         IncompatiblePair,
         InvalidInput,
         LibraryChanged,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
         OutOfMemory,
         SpecdecError,
     )
-    from specdec.events import Decision, DraftToken, Event, Finished, Round, SamplingParams, Started
+    from specdec.events import Decision, DraftToken, Event, Finished, Grammar, Round, SamplingParams, Started
     from specdec.facts import DraftFacts, EngineFacts, MachineFacts, ModelFacts, PairFacts
     from specdec.lanes.decoding_thread import driven
     from specdec.lanes.hf_generate import assisted, generate
@@ -59,6 +60,7 @@ _MODULES = {
     "engine.policy": ("AutoGamma", "ConfidenceStop"),
     "errors": (
         "DeviceLost",
+        "GrammarStuck",
         "IncompatiblePair",
         "InvalidInput",
         "LibraryChanged",
@@ -67,7 +69,7 @@ _MODULES = {
         "OutOfMemory",
         "SpecdecError",
     ),
-    "events": ("Decision", "DraftToken", "Event", "Finished", "Round", "SamplingParams", "Started"),
+    "events": ("Decision", "DraftToken", "Event", "Finished", "Grammar", "Round", "SamplingParams", "Started"),
     "facts": ("DraftFacts", "EngineFacts", "MachineFacts", "ModelFacts", "PairFacts"),
     "lanes.decoding_thread": ("driven",),
     "lanes.hf_generate": ("assisted", "generate"),
@@ -97,6 +99,8 @@ __all__ = [
     "Event",
     "Finished",
     "Gemma4Assistant",
+    "Grammar",
+    "GrammarStuck",
     "IncompatiblePair",
     "InvalidInput",
     "LibraryChanged",

@@ -22,7 +22,12 @@ Status = Literal["accepted", "rejected", "discarded"]
 TokenKind = Literal["correction", "bonus", "target"]
 FinishReason = Literal["eos", "length", "stop", "deadline"]
 GrammarKind = Literal["json-schema", "regex", "lark", "function"]
-GRAMMAR_KINDS = ("json-schema", "regex", "lark")
+GRAMMAR_NAMES: dict[GrammarKind, str] = {
+    "json-schema": "a JSON schema", "regex": "a regular expression", "lark": "a Lark grammar",
+    "function": "a function as grammar",
+}  # fmt: skip
+GRAMMAR_KINDS: tuple[GrammarKind, ...] = ("json-schema", "regex", "lark")  # those that are texts
+FORCED = "grammar"  # ``Round.drafted_by`` where the grammar allowed one token alone at each place of the draft
 # JSON as Python writes it. With any whitespace between its parts, a model that writes no JSON may never end them. A
 # schema may say otherwise under "x-guidance".
 JSON_STYLE: dict[str, Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}

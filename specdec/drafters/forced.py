@@ -9,12 +9,11 @@ from __future__ import annotations
 from specdec.drafters.base import Drafter
 from specdec.drafters.combined import CombinedDraft
 from specdec.drafters.prompt_lookup import LookupDraft
+from specdec.events import FORCED
 from specdec.forward.engine import Engine
 from specdec.runtime.grammar import Masks
 from specdec.runtime.sampling import Sampler
 from specdec.runtime.tokens import TokenBuffer
-
-GRAMMAR = "grammar"  # what ``Round.drafted_by`` says of such tokens
 
 
 class ForcedIndex:
@@ -37,5 +36,5 @@ class ForcedFirst(CombinedDraft):
         self, masks: Masks, then: Drafter, engine: Engine, vocabulary: int, sampler: Sampler, context: TokenBuffer
     ):
         forced = LookupDraft(ForcedIndex(masks), engine, vocabulary, sampler, context)
-        super().__init__((forced, GRAMMAR), (then, None))
+        super().__init__((forced, FORCED), (then, None))
         self.watches = then.watches

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from specdec.drafters.base import DraftMethod, DraftWork
 from specdec.drafters.combined import Combined, guessing
-from specdec.drafters.forced import GRAMMAR
-from specdec.events import Round
+from specdec.events import FORCED, Round
 from specdec.forward.model_info import why_torch_passes
 from specdec.forward.pass_size import PassSize, head_size, model_size
 from specdec.models.compatibility import recurrent_layers
@@ -86,7 +85,7 @@ def estimated_costs(pair: Pair) -> EstimatedCosts:
         target_rates=_rates(pair, why_torch_passes(pair.target) is None),
         draft=DraftWork() if draft is None else draft.work(target, _parts(pair, draft)),
         draft_rates=_rates(pair, draft is not None and _in_c(pair, draft)),
-        free=frozenset({GRAMMAR, *([pair.draft.first.kind] if isinstance(pair.draft, Combined) else [])}),
+        free=frozenset({FORCED, *([pair.draft.first.kind] if isinstance(pair.draft, Combined) else [])}),
         stateful=bool(recurrent_layers(pair.target.config)),
     )
 

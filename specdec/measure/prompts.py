@@ -21,6 +21,9 @@ from specdec.errors import BadSetting, InvalidInput, identified, quoted
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "prompts.jsonl"
 NAME = "the examples"
+# An example of text that obeys a JSON schema, in 45 tokens of the embedded target.
+PET_PROMPT = "Max is a brown dog. He likes to run.\nAbout Max: "
+PET_SCHEMA = EXAMPLES.with_name("pet_schema.json")
 LARGEST = 16_000_000  # bytes of a set, unpacked
 MOST = 10_000  # prompts of a set
 LONGEST_NAME = 200  # characters of a name or a category; every trial and every row repeats them

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from specdec.errors import quoted
-from specdec.events import SamplingParams, Started
+from specdec.events import GRAMMAR_NAMES, SamplingParams, Started
 from specdec.facts import DraftFacts, MachineFacts, ModelFacts, PairFacts, ServerFacts
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice
@@ -90,7 +90,7 @@ def _grammar(params: SamplingParams) -> str:
     """What the text had to obey, in a few words; empty if nothing."""
     if params.grammar is None:
         return ""
-    return sentences.GRAMMARS[params.grammar.kind] + ("" if params.draft_mask else ", which the draft does not obey")
+    return GRAMMAR_NAMES[params.grammar.kind] + ("" if params.draft_mask else ", which the draft does not obey")
 
 
 def run_settings(started: Started) -> str:

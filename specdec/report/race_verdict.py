@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from specdec.errors import InvalidInput
-from specdec.events import LOSSLESS, Event, Finished, Round, Started
+from specdec.events import FORCED, LOSSLESS, Event, Finished, Round, Started
 from specdec.facts import takes_one_pass
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig, row_of
 from specdec.measure import metrics
@@ -122,7 +122,12 @@ def race_verdict(
     base, lane = sides[shown].plain, sides[shown].lane
     notes += _timing_only(start)
     notes += [*sentences.notes(found), _text_note(plain, speculative, bool(stopped), text_of or str)]
-    notes += _repetition(speculative, lane) + _lengths(speculative) + _engines(plain, speculative)
+    notes += (
+        _grammar(speculative, lane)
+        + _repetition(speculative, lane)
+        + _lengths(speculative)
+        + _engines(plain, speculative)
+    )
     started = started_of(speculative)
     counted, drafting = list(sides), metrics.pool(side.lane for side in compared)
     verdict = replace(
@@ -307,6 +312,22 @@ def _repetition(speculative: Sequence[Event], lane: Metrics) -> list[Note]:
     if share < REPETITIVE or not lane.accepted:
         return []
     return [Note("repetition", sentences.REPEATS_ITSELF.format(share=numbers.percent(share)))]
+
+
+def _grammar(speculative: Sequence[Event], lane: Metrics) -> list[Note]:
+    """Sentences on what the grammar forced, and on a text that ended before the grammar did."""
+    if started_of(speculative).params.grammar is None:
+        return []
+    forced = [event for event in speculative if isinstance(event, Round) and event.drafted_by == FORCED]
+    kept = sum(token.status == "accepted" for event in forced for token in event.draft or ())
+    found = []
+    if kept:
+        accepted, tested = lane.accepted or 0, (lane.accepted or 0) + (lane.rejected or 0) - kept
+        others = sentences.FORCED_OTHERS.format(share=numbers.percent((accepted - kept) / tested)) if tested else ""
+        found.append(Note("grammar", sentences.FORCED.format(kept=kept, accepted=accepted) + others))
+    if isinstance(end := speculative[-1], Finished) and end.finish_reason != "eos":
+        found.append(Note("grammar", sentences.CUT_OFF))
+    return found
 
 
 def _lengths(speculative: Sequence[Event]) -> list[Note]:

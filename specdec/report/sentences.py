@@ -194,11 +194,11 @@ TEXTS_DIFFER_LETTERS = (
     "First difference at character {at}: plain \u201c{plain}\u201d, speculative \u201c{speculative}\u201d."
 )
 # By whether the texts had a repetition penalty.
-# What a text had to obey, by ``Grammar.kind``.
-GRAMMARS = {
-    "json-schema": "a JSON schema", "regex": "a regular expression", "lark": "a Lark grammar",
-    "function": "a function as grammar",
-}  # fmt: skip
+FORCED = (
+    "The grammar forced {kept} of the {accepted} kept guesses: only one token was allowed, so they cost no draft pass."
+)
+FORCED_OTHERS = " Of the other tested guesses {share} were kept."
+CUT_OFF = "The text was cut before the grammar's end, so it does not obey it as a whole; allow more new tokens."
 MARGIN = {False: "; logit margin {margin:.3g}", True: "; logit margin {margin:.3g} (before the repetition penalty)"}
 
 # Other notes below the verdict on a race, and what a screen reader says of its chart.

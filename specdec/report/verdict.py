@@ -63,7 +63,7 @@ class Note:
     """A sentence below the headline.
 
     ``kind`` is a ``Doubt``; or "reason" (why speculation loses), "shares" (of our loop and of speculation), "stopped",
-    "texts" (how the two compare), "repetition", "lengths" (which a policy chose),
+    "texts" (how the two compare), "grammar", "repetition", "lengths" (which a policy chose),
     "synthetic" (random weights) or "float32"; of a sweep or a
     benchmark also "alike", "terms" or "calls"; of a computed draft length "fastest", "measured", "assumed" or
     "estimated".

@@ -19,8 +19,8 @@ from typing import Any, Protocol, cast
 
 import torch
 
-from specdec.errors import BadSetting, GrammarStuck, InvalidInput, quoted
-from specdec.events import JSON_STYLE, Allowed, Grammar, GrammarFunction
+from specdec.errors import BadSetting, GrammarStuck, InvalidInput
+from specdec.events import GRAMMAR_NAMES, JSON_STYLE, Allowed, Grammar, GrammarFunction
 
 # Bounds on what a grammar may cost: a mask, 14 ms at most, and the memory of its states, 100 MB at most. They hold on
 # every page and in every program, because a grammar that passes them decodes too slowly to be of use.
@@ -176,7 +176,10 @@ class GuidanceMatcher:
             return _mask_of(self._eos_ids, self._vocabulary)
         packed = torch.frombuffer(bytearray(self._matcher.compute_bitmask()), dtype=torch.uint8)
         if self._matcher.is_error():
-            raise InvalidInput(_too_complex(self._matcher.get_error()))
+            reason = self._matcher.get_error()
+            if reason.startswith("NoExtension"):  # nothing can follow, not even the end
+                return _mask_of((), self._vocabulary)
+            raise InvalidInput(f"The grammar takes too long to follow ({_reason(reason)}); use a simpler one.")
         bits = packed[:, None].bitwise_right_shift(torch.arange(8, dtype=torch.uint8)).bitwise_and(1)
         return bits.flatten()[: self._vocabulary].bool()
 
@@ -211,17 +214,18 @@ def _llguidance(
     }
     if grammar.kind not in texts:
         raise InvalidInput("A recording does not hold the function that its text obeyed, so it cannot run again.")
+    name = GRAMMAR_NAMES[grammar.kind]
     try:
         spelled = texts[grammar.kind]()
     except ValueError as error:
-        raise BadSetting(f"grammar is no {grammar.kind}: {quoted(str(error))}") from None
+        raise BadSetting(f"grammar cannot be read as {name}: {_reason(str(error))}.") from None
     reader = _tokenizer_of(tokenizer, tuple(sorted(eos_ids)), vocabulary)
     limits = LLParserLimits(
         initial_lexer_fuel=FUEL, step_lexer_fuel=STEP_FUEL, max_lexer_states=STATES, verbose_errors=False
     )
     matcher = LLMatcher(reader, spelled, log_level=0, limits=limits)
     if matcher.is_error():
-        raise BadSetting(f"grammar cannot be used as a {grammar.kind}: {_first_line(matcher.get_error())}")
+        raise BadSetting(f"grammar cannot be read as {name}: {_reason(matcher.get_error())}.")
     first = GuidanceMatcher(matcher.deep_copy(), frozenset(eos_ids), vocabulary)
     if not first.allowed().any():
         raise BadSetting("grammar allows no text that the target's tokenizer can begin.")
@@ -243,7 +247,7 @@ def _tokenizer_of(tokenizer: Any, eos_ids: tuple[int, ...], vocabulary: int) -> 
             known[eos_ids, vocabulary] = from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=list(eos_ids))
         except (ValueError, TypeError, AttributeError) as error:
             raise InvalidInput(
-                f"The target's tokenizer cannot be read for a grammar ({_first_line(str(error))}); give a function of "
+                f"The target's tokenizer cannot be read for a grammar ({_reason(str(error))}); give a function of "
                 "token ids."
             ) from None
     return known[eos_ids, vocabulary]
@@ -269,9 +273,8 @@ def _common(first: Sequence[int], second: Sequence[int]) -> int:
     return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))
 
 
-def _first_line(text: str) -> str:
-    return quoted(text.strip().splitlines()[0] if text.strip() else "no reason given")
-
-
-def _too_complex(reason: str) -> str:
-    return f"The grammar takes too long to follow ({_first_line(reason)}); use a simpler one."
+def _reason(text: str) -> str:
+    """The line of a library's message that says what is wrong, cut."""
+    lines = text.strip().splitlines() or ["no reason given"]
+    found = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0])
+    return " ".join(found.split())[:200].rstrip(".:")

@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 from pairwise import few, pairwise
 
 import specdec
-from specdec.drafters.forced import GRAMMAR
-from tests.grammar.cases import EXPRESSIONS, GRAMMARS, SCHEMAS, Afresh
+from specdec.events import FORCED
+from tests.grammar.grammars import EXPRESSIONS, GRAMMARS, SCHEMAS, Afresh
 
 TOKENS = 110
 EOS = 1
@@ -105,7 +105,7 @@ def test_drafts_that_obey_propose_nothing_that_is_forbidden(draft: str) -> None:
 
 def test_forced_tokens_are_drafted_for_nothing_and_all_kept() -> None:
     rounds = rounds_of(written("long key", "model", 8))
-    forced = [event for event in rounds if event.drafted_by == GRAMMAR]
+    forced = [event for event in rounds if event.drafted_by == FORCED]
     assert forced and all(token.status != "rejected" for event in forced for token in event.draft)
     free = rounds_of(written("long key", "model", 8, draft_mask=False))
     assert not any(event.drafted_by for event in free)

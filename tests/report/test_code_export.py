@@ -46,6 +46,9 @@ WAYS = [
     (LOOKUP, {"gamma": 0}, {}),
     (EARLY, {}, {}),
     ({"draft": None}, {"gamma": 0}, {}),
+    ({}, {}, {"grammar": {"kind": "json-schema", "text": '{"enum": ["a", "\u2028"]}'}, "draft_mask": False}),
+    ({}, {}, {"grammar": {"kind": "regex", "text": "'\"[0-9]+"}, "temperature": 0.7}),
+    (LOOKUP, {}, {"grammar": {"kind": "lark", "text": 'start: "{" /[a-z]+/ "}"'}}),
 ]
 TARGET = MODEL | {"name": "a/b", "local": False}
 DRAFT = MODEL | {"kind": "model", "text": "c/d", "name": "c/d", "local": False, "own_tokenizer": False}
@@ -322,3 +325,33 @@ def test_a_gguf_file_is_named_as_each_tool_names_one(tmp_path):
         assert all(line.startswith("#") for line in codes[tool].splitlines())
     assert 'cp "$(hf download a/b q.gguf)" target.gguf' in codes["llama.cpp"]
     assert "cp path/to/d.gguf draft.gguf" in codes["llama.cpp"] and "convert_hf" not in codes["llama.cpp"]
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"enum": ["it's"]}}}
+
+
+def test_each_tool_is_asked_for_the_grammar_in_its_own_words(tmp_path) -> None:
+    codes = codes_of(HUB, {}, {"grammar": {"kind": "json-schema", "text": json.dumps(SCHEMA)}})
+    assert "StructuredOutputsParams(json=" in codes["vLLM"] and "disable_any_whitespace=True" in codes["vLLM"]
+    ast.parse("\n".join(line for line in codes["vLLM"].splitlines() if not line.startswith("#")))
+    for tool, field, value in (("SGLang", "json_schema", json.dumps(SCHEMA)), ("llama.cpp", "json_schema", SCHEMA)):
+        (call,) = (each for each in commands(codes[tool], tmp_path) if each[0] == "curl")
+        assert json.loads(options(call)["-d"])[field] == value
+    codes = codes_of(HUB, {}, {"grammar": {"kind": "lark", "text": 'start: "a"'}})
+    assert "SGLang 0.5.23 takes no grammar of this kind: lark" in codes["SGLang"]
+    assert "takes no grammar of this kind: lark" in codes["llama.cpp"]
+
+
+def test_a_function_in_a_recording_gives_no_code() -> None:
+    with pytest.raises(specdec.SpecdecError, match="has only the name of that"):
+        codes_of({}, {}, {"grammar": {"kind": "function", "text": "brackets"}})
+
+
+def test_the_transformers_code_writes_what_the_run_wrote(capsys) -> None:
+    text = '{"enum": ["a cat", "a dog", 7]}'
+    codes = codes_of({}, {}, {"grammar": {"kind": "json-schema", "text": text}, "max_new_tokens": 12})
+    params = specdec.SamplingParams(12, grammar=specdec.Grammar("json-schema", text))
+    pair = specdec.load_pair()
+    expected = specdec.collect(specdec.speculative(pair, "Once upon a time", params=params), pair.tokenizer).text
+    exec(compile(codes["transformers"], "transformers", "exec"), {})
+    assert capsys.readouterr().out.strip().startswith(expected.strip())

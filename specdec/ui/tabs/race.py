@@ -12,7 +12,7 @@ import gradio as gr
 
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, SpecdecError
-from specdec.measure.prompts import PromptItem
+from specdec.measure.prompts import PET_PROMPT, PET_SCHEMA, PromptItem
 from specdec.report import sentences
 from specdec.ui import html
 from specdec.ui.assets import ROUTE
@@ -62,7 +62,8 @@ class RaceTab:
         self._waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
         with gr.Row(elem_id="sd-chips"):
             gr.HTML('<span class="sd-try">Try</span>', apply_default_css=False, elem_id="sd-try")
-            chips = [gr.Button(e.name, size="sm", min_width=0, elem_classes="sd-chip") for e in examples]
+            named = [*(example.name for example in examples), "JSON"]
+            chips = [gr.Button(name, size="sm", min_width=0, elem_classes="sd-chip") for name in named]
             gr.HTML('<span class="sd-try">Recorded</span>', apply_default_css=False, elem_id="sd-try-recorded")
             for path, name in RECORDED.items():
                 chip = gr.Button(name, size="sm", min_width=0, elem_classes="sd-chip")
@@ -73,9 +74,12 @@ class RaceTab:
                 ask.chat_field()
             with gr.Column(scale=5, min_width=300, elem_id="sd-settings"):
                 ask.setting_fields()
-        for example, chip in zip(examples, chips, strict=True):
-            fill = f"() => {json.dumps(example.prompt)}"
-            chip.click(None, js=fill, outputs=self.prompt, api_visibility="private").then(
+        # An example has no grammar but the last, so each sets the field; a grammar that was typed stays in its own.
+        filled = [([self.prompt, ask.grammar], [example.prompt, ""]) for example in examples]
+        schema = PET_SCHEMA.read_text(encoding="utf-8")
+        filled.append(([self.prompt, ask.grammar, ask.grammar_text], [PET_PROMPT, "json-schema", schema]))
+        for chip, (fields, values) in zip(chips, filled, strict=True):
+            chip.click(None, js=f"() => {json.dumps(values)}", outputs=fields, api_visibility="private").then(
                 None, js=self._example, **INTERNAL
             )
         self.live = gr.HTML(

@@ -9,10 +9,9 @@ import gradio as gr
 
 from specdec.engine.policy import CONFIDENCE, ConfidenceStop
 from specdec.errors import InvalidInput, SpecdecError, quoted
-from specdec.events import GRAMMAR_KINDS, MAX_GAMMA
+from specdec.events import GRAMMAR_KINDS, GRAMMAR_NAMES, MAX_GAMMA
 from specdec.lanes.table import LANES
 from specdec.report.link_settings import DEFAULTS, GAMMA, PARAMS, grammar_in
-from specdec.report.sentences import GRAMMARS
 from specdec.ui.fields import LABELS, number_field, read_number
 from specdec.ui.jobs import startup
 from specdec.ui.jobs.limits import Limits
@@ -20,7 +19,7 @@ from specdec.ui.jobs.race_settings import SWITCHES, RaceSettings, clause, exact,
 from specdec.ui.jobs.submit import INTERNAL
 
 FIXED, AUTO, STOP = "fixed", "auto", "confidence"  # how the draft length is chosen
-_GRAMMARS = [("nothing", ""), *((words, kind) for kind, words in GRAMMARS.items() if kind in GRAMMAR_KINDS)]
+_GRAMMARS = [("nothing", ""), *((GRAMMAR_NAMES[kind], kind) for kind in GRAMMAR_KINDS)]
 _CHOICES = [("fixed", FIXED), ("auto (each round)", AUTO), ("stop below confidence", STOP)]
 LEAST_CONFIDENCE = 0.4
 
