@@ -27,6 +27,9 @@ from specdec.events import GRAMMAR_NAMES, JSON_STYLE, Allowed, Grammar, GrammarF
 FUEL, STEP_FUEL, STATES = 1_000_000, 200_000, 50_000
 
 
+_BITS = torch.arange(8, dtype=torch.uint8)
+
+
 class Matcher(Protocol):
     """A grammar at one place of a text."""
 
@@ -180,7 +183,7 @@ class GuidanceMatcher:
             if reason.startswith("NoExtension"):  # nothing can follow, not even the end
                 return _mask_of((), self._vocabulary)
             raise InvalidInput(f"The grammar takes too long to follow ({_reason(reason)}); use a simpler one.")
-        bits = packed[:, None].bitwise_right_shift(torch.arange(8, dtype=torch.uint8)).bitwise_and(1)
+        bits = packed[:, None].bitwise_right_shift(_BITS).bitwise_and(1)
         return bits.flatten()[: self._vocabulary].bool()
 
     def read(self, token_id: int) -> bool:

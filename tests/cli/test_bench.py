@@ -52,6 +52,41 @@ def run_bench(*words: str) -> None:
     bench.main(parser_of("bench").parse_args(words))
 
 
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"enum": ["red", "blue"]}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+
+
+def test_a_grammar_is_measured_with_a_draft_that_obeys_and_with_one_that_does_not(tmp_path, capsys) -> None:
+    (tmp_path / "set.jsonl").write_text(json.dumps({"name": "one", "prompt": "Once upon a time"}) + "\n")
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    out = tmp_path / "out.json"
+    asked = ["--json-schema", str(tmp_path / "schema.json"), "--tokens", "32", "--runs", "1", "--gammas", "0", "3"]
+    run_bench("--device", "cpu", "--prompts", str(tmp_path / "set.jsonl"), *asked, "--export", str(out))
+    assert "Draft without grammar" in capsys.readouterr().out
+    found = json.loads(out.read_text())
+    assert found["trials"][0]["finish_reason"] == "eos"
+    texts = {tuple(trial["token_ids"]) for trial in found["trials"]}
+    assert len(texts) == 1, "greedy text is the same in all lanes"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--json-schema", "missing.json"], "missing.json cannot be read"),
+        (["--regex", "((("], "cannot be read as a regular expression"),
+        (["--lanes", "generate", "free-draft"], "for calls with a grammar"),
+    ],
+)
+def test_a_grammar_that_cannot_be_used_ends_bench_in_a_sentence(words, said, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run_bench("--device", "cpu", "--runs", "1", "--tokens", "32", "--first", "1", *words)
+    assert said in str(ended.value) + capsys.readouterr().err
+
+
 def command(folder) -> list[str]:
     (folder / "set.jsonl").write_text(json.dumps({"name": "one", "prompt": "Once upon a time"}) + "\n")
     options = ["--tokens", "32", "--runs", "1", "--gammas", "3", "5", "--lanes", "generate", "speculative"]

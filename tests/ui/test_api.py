@@ -78,7 +78,8 @@ def test_every_lane_of_the_table_decodes(client: Client, request: pytest.Fixture
     toy = Lane("toy", "Toy lane", "a toy lane", lambda request, gamma, *acceptance: decode(request, 1))
     request.addfinalizer(lambda: LANES.remove(toy))
     LANES.append(toy)
-    started = [decoded(client, lane=lane.key, gamma=2, max_new_tokens=4)[0] for lane in LANES]
+    asked = {"gamma": 2, "max_new_tokens": 4, "grammar": "regex:[a-z ]+"}  # one lane is for grammars alone
+    started = [decoded(client, lane=lane.key, **asked)[0] for lane in LANES]
     assert [event.lane for event in started] == [lane.name for lane in LANES]
 
 
@@ -97,6 +98,16 @@ def test_every_setting_of_decode_arrives(client: Client) -> None:
     }  # fmt: skip
     started = decoded(client, gamma="auto", **settings)[0]
     assert started.params == specdec.SamplingParams(**settings) and "auto" in str(started.gamma)
+
+
+def test_a_text_of_an_endpoint_obeys_its_grammar(client: Client) -> None:
+    schema = '{"enum": ["a cat", "a dog"]}'
+    events = decoded(client, grammar=f"json-schema:{schema}", max_new_tokens=12)
+    assert events[0].params.grammar == specdec.Grammar("json-schema", schema)
+    said = client.predict(PROMPT, grammar="regex:(red|green)", max_new_tokens=12, api_name="/race")
+    assert said["results"]["speculative"]["text"].removesuffix("<|endoftext|>") in ("red", "green")
+    with pytest.raises(Exception, match="cannot be read as a regular expression"):
+        client.predict(PROMPT, grammar="regex:(((", api_name="/race")
 
 
 def test_race_returns_the_verdict(client: Client) -> None:
@@ -165,7 +176,7 @@ def test_a_program_is_told_of_every_parameter(client: Client) -> None:
     for name, endpoint in client.view_api(return_format="dict")["named_endpoints"].items():
         parameters = [parameter["parameter_name"] for parameter in endpoint["parameters"]]
         described = re.findall(r"^ {4}(\w+): ", endpoint["description"].partition("Returns:")[0], re.MULTILINE)
-        assert described == parameters and parameters[-2:] == ["chat", "stop"]
+        assert described == parameters and parameters[-3:] == ["chat", "stop", "grammar"]
         listed = {
             word for names, of in rows if of.strip() in ("both", f"`{name}`") for word in re.findall(r"\w+", names)
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import gradio as gr
 import pytest
@@ -14,7 +14,7 @@ from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
 from specdec.report.link_settings import PARAMS
 from specdec.ui.fields import LABELS
-from specdec.ui.jobs.limits import LOCAL
+from specdec.ui.jobs.limits import LOCAL, PUBLIC
 from specdec.ui.jobs.race_settings import RaceSettings, from_recording
 from specdec.ui.jobs.race_stream import refusal
 from specdec.ui.tabs.race_form import FORM_FIELDS, RaceForm
@@ -22,7 +22,7 @@ from specdec.ui.tabs.race_form import FORM_FIELDS, RaceForm
 FORM = {
     "prompt": "Once", "gamma": 5, "choice": "fixed", "confidence": 0.4, "tokens": 64, "temperature": 0, "lanes": [],
     "seed": "", "top_k": 0, "top_p": 1, "min_p": 0, "penalty": 1, "accept_top_k": "", "block": False,
-    "ignore_eos": False, "chat": False,
+    "ignore_eos": False, "chat": False, "grammar": "", "grammar_text": "",
 }  # fmt: skip
 
 
@@ -85,6 +85,44 @@ def test_block_verification_goes_through_form_link_and_recording(panel) -> None:
     assert "block" not in read(panel).settings()
 
 
+@pytest.mark.parametrize(
+    "kind, text", [("json-schema", '{"enum": ["a:b", 1]}'), ("regex", "a:+"), ("lark", 'start: "x"')]
+)
+def test_a_grammar_goes_through_form_link_and_recording(panel, kind, text) -> None:
+    asked = read(panel, grammar=kind, grammar_text=text)
+    assert asked.params.grammar == specdec.Grammar(kind, text)
+    settings = asked.settings()
+    assert settings["grammar"] == f"{kind}:{text}" and from_recording(settings, LOCAL) == asked
+    values, problems = panel.restore({name: str(value) for name, value in settings.items()}, chat=False)
+    restored = dict(zip(FORM_FIELDS, values, strict=True))
+    assert problems == {} and restored["grammar"] == kind and restored["grammar_text"]["value"] == text
+    assert "grammar" not in read(panel, grammar_text=text).settings(), "a text alone is none"
+
+
+@pytest.mark.parametrize(
+    "link, said",
+    [
+        ("gbnf:root", "grammar is a 'gbnf'; the kinds are"),
+        ("regex:", "give the text of a regex"),
+        ("regex:" + "a" * 5000, "has 5,000 characters; this page reads at most 4,000"),
+    ],
+)
+def test_a_grammar_of_a_link_that_cannot_be_used_is_left_out_in_a_sentence(link, said) -> None:
+    form = RaceForm(PUBLIC)
+    values, problems = form.restore({"grammar": link}, chat=False)
+    assert values == [gr.skip()] * len(FORM_FIELDS)
+    assert said.replace("grammar", LABELS["grammar"], 1) in problems["grammar"] or said in problems["grammar"]
+    with pytest.raises(InvalidInput, match="cannot be used here"):
+        from_recording({"prompt": "a", "grammar": link}, PUBLIC)
+
+
+def test_a_race_whose_draft_ignored_the_grammar_is_not_repeated_as_another(panel) -> None:
+    asked = read(panel, grammar="regex", grammar_text="a+")
+    settings = replace(asked, params=replace(asked.params, draft_mask=False)).settings()
+    with pytest.raises(InvalidInput, match="draft_mask"):
+        from_recording(settings, LOCAL)
+
+
 def test_block_verification_and_lossy_acceptance_exclude_each_other(panel) -> None:
     with pytest.raises(InvalidInput, match="exclude each other"):
         read(panel, block=True, accept_top_k="3")
@@ -128,5 +166,5 @@ def test_a_refused_value_of_a_link_is_called_by_the_label_of_its_field(panel) ->
 
 
 def test_every_setting_of_the_form_has_a_label() -> None:
-    shown = {field.name for field in fields(SamplingParams)} - {"stop"}
-    assert shown == {*PARAMS.values(), "ignore_eos"} and shown <= LABELS.keys()
+    shown = {field.name for field in fields(SamplingParams)} - {"stop", "draft_mask"}  # the page has a lane for that
+    assert shown == {*PARAMS.values(), "ignore_eos", "grammar"} and shown <= LABELS.keys()
