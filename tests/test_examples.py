@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,7 @@ def test_all_examples_are_run_here() -> None:
         "sampling",
         "gamma_sweep",
         "lossy",
+        "json_text",
         "own_drafter",
         "own_trace",
     }
@@ -64,6 +66,12 @@ def test_one_round_is_told_to_its_end(capsys) -> None:
     out = capsys.readouterr().out
     assert all(f"\n{step}. " in out for step in range(1, 6))
     assert out.count(" accepted\n") >= 1 and out.count(" rejected\n") == 1 and "not tested\n" in out
+
+
+def test_a_draft_that_obeys_the_schema_keeps_more(capsys) -> None:
+    example("json_text").main()
+    kept, free = (int(share) for share in re.findall(r"(\d+)% of its guesses", capsys.readouterr().out))
+    assert kept > free
 
 
 def test_all_lanes_write_the_text_of_generate(capsys) -> None:

@@ -12,7 +12,7 @@ only where a call has a grammar.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, cast
@@ -48,10 +48,11 @@ class Constraint:
     """A grammar that was read and checked for one tokenizer. ``start`` makes a matcher at the beginning of a text."""
 
     start: Callable[[], Matcher]
+    eos_ids: frozenset[int]
 
     def masks(self, prompt: int) -> Masks:
         """The masks of one call whose prompt has ``prompt`` tokens. The grammar is about the tokens after it."""
-        return Masks(self.start(), prompt)
+        return Masks(self.start(), prompt, self.eos_ids)
 
 
 class Masks:
@@ -60,8 +61,8 @@ class Masks:
     Target and draft share them: what the draft asked for is known when the target asks again.
     """
 
-    def __init__(self, matcher: Matcher, prompt: int):
-        self._matcher, self._prompt = matcher, prompt
+    def __init__(self, matcher: Matcher, prompt: int, eos_ids: frozenset[int]):
+        self._matcher, self._prompt, self._eos_ids = matcher, prompt, eos_ids
         self._ids: list[int] = []  # the new tokens that were asked about last
         self._after: list[torch.Tensor | None] = [matcher.allowed()]  # after none of them, after the first, ...
         self._read = 0  # how many of them the matcher has read: all, or those before the first that is not allowed
@@ -83,11 +84,11 @@ class Masks:
     def forced(self, tokens: Sequence[int], most: int) -> list[int]:
         """Up to ``most`` tokens that must follow ``tokens``, because each is the only one that is allowed.
 
-        ``tokens`` are the prompt and new tokens. So they are in the next two methods.
+        An end of the text is the last. ``tokens`` are the prompt and new tokens. So they are in the next two methods.
         """
         ids = tokens[self._prompt :]
         found: list[int] = []
-        while len(found) < most:
+        while len(found) < most and not self._eos_ids.intersection(found[-1:]):
             allowed = self.after([*ids, *found])
             if allowed is None or allowed.sum() != 1:
                 break
@@ -126,7 +127,7 @@ class Masks:
             raise GrammarStuck()
 
 
-def constraint_of(grammar: Grammar, tokenizer: Any, eos_ids: Collection[int], vocabulary: int) -> Constraint:
+def constraint_of(grammar: Grammar, tokenizer: Any, eos_ids: frozenset[int], vocabulary: int) -> Constraint:
     """Read and check a grammar for a target with ``vocabulary`` ids. Raises ``InvalidInput`` with what is wrong."""
     if not eos_ids:
         raise InvalidInput(
@@ -134,8 +135,8 @@ def constraint_of(grammar: Grammar, tokenizer: Any, eos_ids: Collection[int], vo
             "take a target with such a token."
         )
     if isinstance(grammar, GrammarFunction):
-        return Constraint(partial(FunctionMatcher, grammar.allowed, frozenset(eos_ids), vocabulary))
-    return Constraint(_llguidance(grammar, tokenizer, eos_ids, vocabulary))
+        return Constraint(partial(FunctionMatcher, grammar.allowed, eos_ids, vocabulary), eos_ids)
+    return Constraint(_llguidance(grammar, tokenizer, eos_ids, vocabulary), eos_ids)
 
 
 class FunctionMatcher:
@@ -201,7 +202,7 @@ class GuidanceMatcher:
 
 
 def _llguidance(
-    grammar: Grammar, tokenizer: Any, eos_ids: Collection[int], vocabulary: int
+    grammar: Grammar, tokenizer: Any, eos_ids: frozenset[int], vocabulary: int
 ) -> Callable[[], GuidanceMatcher]:
     try:
         from llguidance import LLMatcher, LLParserLimits
@@ -229,10 +230,10 @@ def _llguidance(
     matcher = LLMatcher(reader, spelled, log_level=0, limits=limits)
     if matcher.is_error():
         raise BadSetting(f"grammar cannot be read as {name}: {_reason(matcher.get_error())}.")
-    first = GuidanceMatcher(matcher.deep_copy(), frozenset(eos_ids), vocabulary)
+    first = GuidanceMatcher(matcher.deep_copy(), eos_ids, vocabulary)
     if not first.allowed().any():
         raise BadSetting("grammar allows no text that the target's tokenizer can begin.")
-    return lambda: GuidanceMatcher(matcher.deep_copy(), frozenset(eos_ids), vocabulary)
+    return lambda: GuidanceMatcher(matcher.deep_copy(), eos_ids, vocabulary)
 
 
 # By tokenizer: to read one takes up to a second.

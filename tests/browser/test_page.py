@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from browser.conftest import ask, edit, notes, run, text, unfold
-from specdec.measure.prompts import EXAMPLES
+from browser.conftest import ask, edit, notes, run, skip, text, unfold
+from specdec.measure.prompts import EXAMPLES, PET_SCHEMA
 
 pytestmark = pytest.mark.xdist_group("browser page")
 
@@ -53,6 +53,41 @@ def test_the_page_is_never_empty_and_asks_nothing_of_other_hosts(page, outside):
     assert outside == []
 
 
+def test_the_example_of_json_obeys_its_schema_and_shows_what_was_forced(page, outside):
+    """The form has the schema, the line above says so, and the next example has none."""
+    schema = json.loads(PET_SCHEMA.read_text())
+    ask(page, tokens=64)
+    page.click(".sd-chip >> text=JSON")
+    page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
+    skip(page)
+    written = page.evaluate(
+        "[...document.querySelectorAll('.sd-box.speculative .sd-token:not(.rejected, .discarded)')]"
+        ".map((mark) => mark.textContent).join('')"
+    )
+    found = json.loads(written.removesuffix("<|endoftext|>"))
+    assert found.keys() == schema["properties"].keys() and found["animal"] in schema["properties"]["animal"]["enum"]
+    assert text(page, ".sd-caption").endswith("greedy, a JSON schema")
+    assert text(page, ".sd-lineSettings").endswith("greedy \u00b7 JSON schema")
+    assert not page.locator(".sd-changed").is_visible()
+    page.wait_for_function("document.querySelector('.sd-verdict').textContent.includes('only one token was allowed')")
+    page.locator(".sd-cardHead input[type=range]").evaluate(
+        "(slider) => { slider.value = '1'; slider.dispatchEvent(new Event('input', { bubbles: true })); }"
+    )
+    page.wait_for_function("document.querySelector('.sd-steps').textContent.includes('Forced by the grammar')")
+    edit(page)
+    assert page.locator("#sd-grammar-text textarea").is_visible()
+    page.fill("#sd-grammar-text textarea", '{"type": "what"}')
+    page.wait_for_function("document.querySelector('.sd-changed').checkVisibility()")
+    run(page)
+    assert "cannot be read as a JSON schema" in text(page, ".sd-error")
+    page.click(".sd-chip >> text=Story")
+    page.wait_for_function("window.specdec.verdicts === 3 && !window.specdec.running")
+    assert "schema" not in text(page, ".sd-caption") + text(page, ".sd-lineSettings")
+    assert not page.locator("#sd-grammar-text textarea").is_visible()
+    assert page.locator("#sd-grammar-text textarea").input_value() == '{"type": "what"}', "what was typed is kept"
+    assert outside == []
+
+
 def test_a_race_shows_its_lanes_and_a_verdict(page, outside):
     """After Run the lanes end, figures appear, the greedy texts are equal, and the chart has a description in words."""
     before = {name: count(page, name) for name in ("lanesFinished", "rounds")}
@@ -61,7 +96,7 @@ def test_a_race_shows_its_lanes_and_a_verdict(page, outside):
     assert count(page, "lanesFinished") == before["lanesFinished"] + 3
     assert count(page, "rounds") > before["rounds"]
     assert "Measured on this machine · 1 run" in notes(page)
-    assert re.search(r"times as fast|Slower|No clear (difference|figure)", text(page, ".sd-headline"))
+    assert re.search(r"times as fast|the speed of|Slower|No clear (difference|figure)", text(page, ".sd-headline"))
     figures = page.locator(".sd-figures dd").all_inner_texts()
     assert all(re.fullmatch(r"[\d.]+x", share) for share in figures[:2])
     assert re.fullmatch(r"(\d+) of \1", figures[3]), "greedy texts differ"

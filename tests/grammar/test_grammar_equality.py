@@ -107,6 +107,7 @@ def test_forced_tokens_are_drafted_for_nothing_and_all_kept() -> None:
     rounds = rounds_of(written("long key", "model", 8))
     forced = [event for event in rounds if event.drafted_by == FORCED]
     assert forced and all(token.status != "rejected" for event in forced for token in event.draft)
+    assert not any(EOS in [token.token_id for token in event.draft[:-1]] for event in forced), "nothing after the end"
     free = rounds_of(written("long key", "model", 8, draft_mask=False))
     assert not any(event.drafted_by for event in free)
     assert len(rounds) < len(free)

@@ -72,6 +72,7 @@ class RaceTab:
             with gr.Column(scale=7, min_width=320):
                 self.prompt = ask.prompt_field(examples[0].prompt)
                 ask.chat_field()
+                ask.grammar_fields()
             with gr.Column(scale=5, min_width=300, elem_id="sd-settings"):
                 ask.setting_fields()
         # An example has no grammar but the last, so each sets the field; a grammar that was typed stays in its own.

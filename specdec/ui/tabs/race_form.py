@@ -76,18 +76,16 @@ class RaceForm:
                     info="When sampling, judge the draft as a whole: lossless, and more guesses are kept.",
                 )  # fmt: skip
                 self.ignore_eos = gr.Checkbox(False, label=LABELS["ignore_eos"], elem_id="sd-ignore")
-            self.grammar = gr.Radio(_GRAMMARS, value="", label=LABELS["grammar"], elem_id="sd-grammar")
-            self.grammar_text = gr.Textbox(
-                "",
-                label="Schema, expression or grammar",
-                lines=3,
-                max_lines=8,
-                visible=False,
-                elem_id="sd-grammar-text",
-            )
 
     def chat_field(self) -> None:
         self.chat = gr.Checkbox(label="Chat", elem_id="sd-chat")
+
+    def grammar_fields(self) -> None:
+        """What the text must obey. The field of its text shows where a kind is chosen (``page.css``)."""
+        self.grammar = gr.Radio(_GRAMMARS, value="", label=LABELS["grammar"], elem_id="sd-grammar")
+        self.grammar_text = gr.Textbox(
+            "", label="Schema, expression or grammar", lines=6, max_lines=12, elem_id="sd-grammar-text"
+        )
 
     @property
     def lengths(self) -> list[Any]:
@@ -106,10 +104,6 @@ class RaceForm:
         def enable(choice: str) -> tuple[Any, Any]:
             return gr.update(interactive=choice == FIXED), gr.update(interactive=choice == STOP)
 
-        def reveal(kind: str) -> Any:
-            return gr.update(visible=bool(kind))
-
-        self.grammar.change(reveal, self.grammar, self.grammar_text, queue=False, **INTERNAL)
         self.choice.change(enable, self.choice, [self.gamma, self.confidence], queue=False, **INTERNAL)
 
     @property
@@ -163,7 +157,7 @@ class RaceForm:
         if "gamma" in taken:
             taken |= _lengths(taken["gamma"])
         if grammar := taken.get("grammar"):
-            taken |= {"grammar": grammar.kind, "grammar_text": gr.update(value=grammar.text, visible=True)}
+            taken |= {"grammar": grammar.kind, "grammar_text": grammar.text}
         if "lanes" in taken:
             taken["lanes"] = [lane for lane in taken["lanes"].split(",") if lane]
         for name in {"seed", "accept_top_k"} & taken.keys():

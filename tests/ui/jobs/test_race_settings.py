@@ -33,6 +33,7 @@ def panel() -> RaceForm:
         panel.prompt_field("Once")
         panel.setting_fields()
         panel.chat_field()
+        panel.grammar_fields()
     return panel
 
 
@@ -95,7 +96,7 @@ def test_a_grammar_goes_through_form_link_and_recording(panel, kind, text) -> No
     assert settings["grammar"] == f"{kind}:{text}" and from_recording(settings, LOCAL) == asked
     values, problems = panel.restore({name: str(value) for name, value in settings.items()}, chat=False)
     restored = dict(zip(FORM_FIELDS, values, strict=True))
-    assert problems == {} and restored["grammar"] == kind and restored["grammar_text"]["value"] == text
+    assert problems == {} and restored["grammar"] == kind and restored["grammar_text"] == text
     assert "grammar" not in read(panel, grammar_text=text).settings(), "a text alone is none"
 
 

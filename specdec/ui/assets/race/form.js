@@ -4,6 +4,12 @@ import { measuredHere } from "../lib/origins.js";
 import { whatIfOf } from "./gamma.js";
 
 const OPEN = "sd-editing"; // on the body, while the form is open
+// What a text must obey, by kind. A recorded function cannot be asked for again.
+const GRAMMARS = new Map([
+  ["json-schema", "JSON schema"],
+  ["regex", "regular expression"],
+  ["lark", "Lark grammar"],
+]);
 const LONGEST = 160; // characters of the prompt in the line, before the style cuts it
 
 export class FormLine {
@@ -51,8 +57,9 @@ export class FormLine {
     this.value.textContent = `\u03b3 ${typeof chosen === "number" ? chosen : chosen || "?"}`;
     if (typeof chosen === "number") this.slider.value = String(chosen);
     const temperature = Number(valueOf("#sd-temperature input"));
-    const tokens = valueOf("#sd-tokens input");
-    this.settings.textContent = `${tokens} tokens \u00b7 ${temperature > 0 ? `temperature ${temperature}` : "greedy"}`;
+    const sampling = temperature > 0 ? `temperature ${temperature}` : "greedy";
+    const words = [`${valueOf("#sd-tokens input")} tokens`, sampling, GRAMMARS.get(grammarAsked().kind)];
+    this.settings.textContent = words.filter(Boolean).join(" \u00b7 ");
   }
 
   // Whether the fields of the line are other than the settings of a race that has run.
@@ -61,6 +68,8 @@ export class FormLine {
     if (!params) return false;
     const then = [race.begin.settings.prompt, params.max_new_tokens, params.temperature].map(String);
     const now = ["#sd-prompt textarea", "#sd-tokens input", "#sd-temperature input"].map(valueOf);
+    const [grammar, asked] = [params.grammar ?? {}, grammarAsked()];
+    if ((grammar.kind ?? "") !== asked.kind || (asked.kind && grammar.text !== asked.text)) return true;
     const chosen = gammaChosen(); // another number is computed from the race, and says so
     return now.some((value, at) => value !== then[at]) || (typeof chosen !== "number" && chosen !== gamma);
   }
@@ -73,7 +82,10 @@ export class FormLine {
     type("#sd-prompt textarea", begin.settings.prompt ?? "");
     type("#sd-tokens input", String(params.max_new_tokens));
     type("#sd-temperature input", String(params.temperature));
-    choose(fixed ? "fixed" : gamma === "auto" ? "auto" : "confidence");
+    choose("choice", fixed ? "fixed" : gamma === "auto" ? "auto" : "confidence");
+    const grammar = GRAMMARS.has(params.grammar?.kind) ? params.grammar : null;
+    choose("grammar", grammar?.kind ?? "");
+    if (grammar) type("#sd-grammar-text textarea", grammar.text);
     if (fixed) type("#sd-gamma input", String(gamma));
     else if (gamma !== "auto") type("#sd-confidence input", gamma.replace(/^\D*/, ""));
     this.read();
@@ -117,9 +129,14 @@ function gammaChosen() {
   return /^(\d|1[0-6])$/.test(text) ? Number(text) : "";
 }
 
-// Chooses how the draft length is chosen.
-function choose(value) {
-  const field = /** @type {any} */ (document.querySelector(`#sd-choice input[value="${value}"]`));
+// What the text must obey: the kind of a grammar, "" for nothing, and its text.
+function grammarAsked() {
+  return { kind: valueOf("#sd-grammar input:checked"), text: valueOf("#sd-grammar-text textarea") };
+}
+
+// Chooses how the draft length is chosen ("choice"), or what the text must obey ("grammar").
+function choose(name, value) {
+  const field = /** @type {any} */ (document.querySelector(`#sd-${name} input[value="${value}"]`));
   if (!field?.checked) field?.click();
 }
 
