@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fakes import byte_tokenizer, chain, ids_of, noisy_copy, shared_tiny, table_pair
+from fakes import byte_tokenizer, chain, ids_of, noisy_copy, shared_tiny, table_pair, tiny
 
 import specdec
 from specdec.engine.policy import Fixed
 from specdec.errors import NotNumbers
 from specdec.lanes.race import race
-from specdec.lanes.table import DEFAULT_KEYS, LANES, LOOP, Lane, LaneConfig, lane_configs, race_configs
+from specdec.lanes.table import DEFAULT_KEYS, FREE_DRAFT, LANES, LOOP, Lane, LaneConfig, lane_configs, race_configs
+from specdec.measure.metrics import compute_metrics
 from specdec.report.recording import Recorder, read_recording
 
 PROMPT = "Once upon a time"
@@ -38,7 +39,7 @@ def lanes_of(pair: specdec.Pair, **settings) -> list[list]:
     return lanes
 
 
-KEYS = [lane.key for lane in LANES]
+KEYS = [lane.key for lane in LANES if lane.key != FREE_DRAFT]  # that one needs a grammar
 
 
 def test_every_lane_runs_under_its_own_name(pair) -> None:
@@ -86,6 +87,19 @@ def test_a_race_encodes_its_prompt_once(pair, monkeypatch) -> None:
     )
     lanes_of(pair, lanes=KEYS, runs=2)
     assert encoded.count(True) == 1
+
+
+def test_a_draft_that_ignores_the_grammar_has_a_lane_of_its_own(pair) -> None:
+    """Its text is that of the others, and it keeps fewer guesses."""
+    end = pair.target.config.vocab_size - 1
+    own = specdec.Pair(target=tiny("llama", 4, layers=3, eos=end), draft=pair.draft.model, tokenizer=pair.tokenizer)
+    params = specdec.SamplingParams(24, grammar=specdec.Grammar.function(lambda ids: range(2 + len(ids) % 7, end, 7)))
+    found = {events[0].lane: events for events in lanes_of(own, params=params, lanes=(*DEFAULT_KEYS[:2], FREE_DRAFT))}
+    assert ids_of(found[FREE_DRAFT]) == ids_of(found["generate"])
+    kept = [compute_metrics(found[lane]).alpha for lane in (FREE_DRAFT, "speculative")]
+    assert kept[0] < kept[1]
+    with pytest.raises(specdec.InvalidInput, match="for calls with a grammar, and this one has none"):
+        lanes_of(pair, lanes=("generate", FREE_DRAFT))
 
 
 def test_the_order_rotates_from_run_to_run(pair) -> None:
