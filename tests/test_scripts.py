@@ -17,8 +17,8 @@ from needed import missing_node, require
 from server_standins import StandIn
 
 import specdec
-from specdec.events import SamplingParams
-from specdec.lanes.table import LANES
+from specdec.events import Grammar, SamplingParams
+from specdec.lanes.table import DEFAULT_KEYS, FREE_DRAFT, LANES
 from specdec.servers.address import Address
 from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import Limits
@@ -32,8 +32,14 @@ SCRIPTS = ROOT / "tests" / "scripts"
 PROMPT = "Once upon a time"
 
 
-def asked(tokens: int, prompt: str = PROMPT, temperature: float = 0.0, **more) -> RaceSettings:
-    return RaceSettings(prompt, params=SamplingParams(max_new_tokens=tokens, temperature=temperature, seed=7), **more)
+SCHEMA = Grammar.json_schema({"enum": ["a long story about a dog", "a short one about <b>cats</b> ${1}"]})
+
+
+def asked(
+    tokens: int, prompt: str = PROMPT, temperature: float = 0.0, grammar: Grammar | None = None, **more
+) -> RaceSettings:
+    params = SamplingParams(max_new_tokens=tokens, temperature=temperature, seed=7, grammar=grammar)
+    return RaceSettings(prompt, params=params, **more)
 
 
 RACES = {
@@ -41,7 +47,8 @@ RACES = {
     "sampled": asked(48, temperature=1.0),
     "block": asked(48, temperature=1.0, acceptance="block"),
     "lossy": asked(16, acceptance="top-k", accept_top_k=4),
-    "lanes": asked(16, lanes=tuple(lane.key for lane in LANES)),
+    "lanes": asked(16, lanes=tuple(lane.key for lane in LANES if lane.key != FREE_DRAFT)),
+    "grammar": asked(60, grammar=SCHEMA, lanes=(*DEFAULT_KEYS, FREE_DRAFT)),
     "ended": asked(100),
     "repeated": asked(12, runs=5),
     "loop": asked(12, gamma=0),
@@ -78,7 +85,7 @@ def on_servers(kind) -> str:
 def races(hurried, tmp_path_factory) -> Path:
     """A folder with the lines of each of ``RACES`` and of ``ON_SERVERS``.
 
-    "ended" has a target whose text ends, "stopped" is stopped in its second lane and "early" in its first one.
+    "ended" has a target whose text ends, "grammar" one that obeys a schema, "stopped" is stopped in its second lane and "early" in its first one.
     """
     require(missing_node())
     folder = tmp_path_factory.getbasetemp() / "races"
@@ -88,7 +95,8 @@ def races(hurried, tmp_path_factory) -> Path:
     pair = pair_of()
     written = generated(pair.target, pair.encode(PROMPT)[0], 40)
     for name, ask in RACES.items():
-        one = pair_of(eos=written[30]) if name == "ended" else pair
+        ends = {"ended": written[30], "grammar": 1}
+        one = pair_of(eos=ends[name]) if name in ends else pair
 
         def one_by_one(task, pair=one):
             """A batch for each event, so that a stop comes where it is wanted."""

@@ -51,6 +51,25 @@ test("a run comes back with its tokens, their kinds, times and settings", async 
   assert.deepEqual(await settingsInAddress(), { prompt: "a" });
 });
 
+test("a grammar rides along, and what it forced stays told", async () => {
+  const all = records();
+  const grammar = { kind: "json-schema", text: '{"enum": ["<b>", "\\u2028"]}' };
+  all[0].settings = { ...all[0].settings, grammar: `json-schema:${grammar.text}` };
+  for (const record of all.filter(({ event }) => event === "started"))
+    record.params = { ...record.params, grammar, draft_mask: record.lane === "generate" };
+  const drafted = all.find(({ event, draft }) => event === "round" && draft?.length);
+  drafted.drafted_by = "grammar";
+  const { runInAddress, settingsInAddress } = await visit(await link.runLink(race(all)));
+  const found = await runInAddress();
+  for (const lane of ["generate", "speculative"]) {
+    const { params } = found.find((record) => record.event === "started" && record.lane === lane);
+    assert.deepEqual(params.grammar, grammar);
+    assert.equal(params.draft_mask, lane === "generate");
+  }
+  assert.equal(found.find(({ event, draft }) => event === "round" && draft?.length).drafted_by, "grammar");
+  assert.equal((await settingsInAddress()).grammar, `json-schema:${grammar.text}`);
+});
+
 test("a fact that may be missing and may be null stays what it is", async () => {
   const missing = records();
   const target = { ...missing[1].pair.target };

@@ -1,7 +1,7 @@
 // What the page draws for other races: sampled, judged as a block, lossy, with all lanes, stopped, repeated.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { all, chart, click, drag, one, pass, race, show, showRun, state, texts, textOf, words } from "./page.js";
+import { all, chart, click, drag, one, pass, race, send, show, showRun, state, texts, textOf, words } from "./page.js";
 
 const greeting = race("greedy");
 await show(textOf([{ ...greeting[0], origin: "startup" }, ...greeting.slice(1)]));
@@ -77,6 +77,19 @@ test("further lanes have a text, a row and a name each, and signs of their own",
   assert.ok(
     names.every((name) => texts(".sd-chartKey li").some((text) => text.startsWith(name) && text.endsWith("s"))),
   );
+});
+
+test("a grammar is in the caption, and its forced tokens are told as such", async () => {
+  await showRun(race("grammar"));
+  await pass(200);
+  assert.match(words(".sd-caption"), /greedy, a JSON schema$/);
+  assert.match(words(".sd-verdictWords"), /The grammar forced \d+ of the \d+ kept guesses/);
+  assert.ok(texts("details > summary").includes("Draft without grammar text"));
+  const forced = race("grammar").find(({ drafted_by: way }) => way === "grammar");
+  one(".sd-cardHead input").value = String(forced.index);
+  send(".sd-cardHead input", "input");
+  assert.match(words(".sd-card"), /Forced by the grammar, at no cost/);
+  assert.equal(all(".sd-live b, .sd-card b").filter((node) => node.textContent === "cats").length, 0);
 });
 
 test("a text that ends early fills the chart", async () => {
