@@ -33,7 +33,7 @@ from specdec.report.engine_flags import (
     vllm_config,
 )
 from specdec.report.schema import place
-from specdec.servers.structured import llamacpp_grammar, sglang_grammar, vllm_grammar
+from specdec.servers.structured import GUIDANCE, llamacpp_grammar, sglang_grammar, vllm_grammar
 
 FIXED = 5  # the draft length for tools that cannot choose it themselves
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -410,13 +410,15 @@ def vllm(run: Run) -> str:
     if run.sampled:
         fields["seed"] = run.params.seed
     arguments = {name: python(value) for name, value in fields.items()}
-    imported = "LLM, SamplingParams"
+    imported, library = "LLM, SamplingParams", ""
+    served = f" --speculative-config {shlex.quote(literal(config))}" if config else ""
     if run.params.grammar is not None:
+        library = f"\n    structured_outputs_config={python(GUIDANCE)},"
+        served += f" --structured-outputs-config {shlex.quote(literal(GUIDANCE))}"
         given = {name: python(value) for name, value in vllm_grammar(run.params.grammar).items()}
         arguments["structured_outputs"] = f"StructuredOutputsParams({keywords(given)})"
         imported += "\nfrom vllm.sampling_params import StructuredOutputsParams"
     further = run.kind == "suffix" and "# vLLM's suffix decoding searches earlier requests too"
-    served = f" --speculative-config {shlex.quote(literal(config))}" if config else ""
     lines = [
         f"# {VLLM}",
         *_remarks("vLLM", run, [further, refused and "# vLLM takes no min_p where it drafts: it is left out"]),
@@ -427,7 +429,7 @@ def vllm(run: Run) -> str:
 from vllm import {imported}
 
 llm = LLM(
-    model={python(run.target)},{drafts}
+    model={python(run.target)},{drafts}{library}
 )
 params = SamplingParams({keywords(arguments)})
 outputs = llm.{"chat" if run.chat else "generate"}({python(run.message)}, params)

@@ -1,4 +1,10 @@
-"""How each engine is asked for a text that obeys a grammar. Each by its own documentation; vLLM's was tried."""
+"""How each engine is asked for a text that obeys a grammar. Each by its own documentation; vLLM's was tried.
+
+vLLM 0.32 takes the white space of JSON from a setting of its start, and ignores that of a request. Its library for
+grammars is xgrammar, or llguidance if it was started with ``GUIDANCE``. Only llguidance reads the white space that a
+schema asks for, so only then is the text that of the other lanes. Where only one text may follow, llguidance allows one
+token for it, and xgrammar also shorter ones; so greedy texts of the two may differ after that.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,9 @@ import json
 from typing import Any
 
 from specdec.errors import BadSetting
-from specdec.events import Grammar
+from specdec.events import JSON_STYLE, Grammar
+
+GUIDANCE = {"backend": "guidance"}  # vLLM's setting ``structured_outputs_config``
 
 
 def vllm_grammar(grammar: Grammar) -> dict[str, Any]:
@@ -15,7 +23,7 @@ def vllm_grammar(grammar: Grammar) -> dict[str, Any]:
     if name is None:
         raise _only_texts()
     if name == "json":
-        return {name: _schema(grammar), "disable_any_whitespace": True}  # as in the other lanes
+        return {name: _styled(_schema(grammar))}
     return {name: grammar.text}
 
 
@@ -36,6 +44,14 @@ def llamacpp_grammar(grammar: Grammar) -> dict[str, Any]:
     if grammar.kind != "json-schema":
         raise BadSetting(f"grammar is a {grammar.kind}, and llama.cpp takes no such text; give a JSON schema.")
     return {"json_schema": _schema(grammar)}
+
+
+def _styled(schema: Any) -> Any:
+    """The schema with the white space of the other lanes, unless it asks for its own. Other libraries ignore it."""
+    if not isinstance(schema, dict):
+        return schema
+    own = schema.get("x-guidance")
+    return schema | {"x-guidance": JSON_STYLE | (own if isinstance(own, dict) else {})}
 
 
 def _schema(grammar: Grammar) -> Any:

@@ -168,6 +168,17 @@ def test_the_servers_draft_as_the_page_did(tmp_path):
     assert commands(codes["llama.cpp"], tmp_path)[1] == ["llama-server", "-m", "target.gguf"]
 
 
+def test_vllm_reads_a_grammar_with_the_library_of_the_other_lanes(tmp_path):
+    code = codes_of(HUB, params={"grammar": {"kind": "regex", "text": "[a-z]+"}})["vLLM"]
+    assert json.loads(options(served(code, tmp_path))["--structured-outputs-config"]) == {"backend": "guidance"}
+    calls = {each.func.id: each.keywords for each in ast.walk(ast.parse(code)) if isinstance(each, ast.Call)
+             and isinstance(each.func, ast.Name)}  # fmt: skip
+    given = {each.arg: each.value for each in calls["LLM"]}
+    assert ast.literal_eval(given["structured_outputs_config"]) == {"backend": "guidance"}
+    without = codes_of(HUB)["vLLM"]
+    assert "structured" not in without
+
+
 def test_the_servers_draft_with_the_layers_that_a_run_had(tmp_path):
     """The servers draft with the run's EAGLE-3 head, DFlash or DSpark head, MTP layers or Gemma 4 assistant."""
     codes = codes_of(HUB | HEAD)
