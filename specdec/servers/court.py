@@ -77,7 +77,8 @@ def _compare(name: str, plain: Server, other: Server, asked: Asked, every: Seque
     if at is None:
         return TextFinding(name, "same", ids=ids)
     found = TextFinding(name, "unknown", at, _token(mine, at, ids), _token(theirs, at, ids), ids=ids)
-    if ids and mine.prompt_ids is not None:
+    # In the middle of a text that obeys a grammar, the plain server cannot be asked what else the grammar allows.
+    if ids and mine.prompt_ids is not None and asked.params.grammar is None:
         found = _weighed(found, plain, mine, theirs, at)
     if found.margin is not None and (found.margin > NEAR or found.rank not in (None, 1, 2)):
         return replace(found, verdict="fault")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from servers.table_server import Table, TableServer, serving
 
 from specdec.errors import InvalidInput
-from specdec.events import SamplingParams
+from specdec.events import Grammar, SamplingParams
 from specdec.measure.detectable import LEVEL
 from specdec.measure.losslessness import compare_samples
 from specdec.report.court import court_counts, court_headline, finding_sentence, sampled_sentences
@@ -67,6 +68,14 @@ def test_a_near_tie_is_no_fault() -> None:
     assert {each.verdict for each in findings} == {"near tie"}
     assert all(each.rank == 2 and each.margin == pytest.approx(NEAR / 4) for each in findings)
     assert court_counts(findings) == "4 prompts: 4 with a near tie."
+
+
+def test_without_the_grammar_no_choice_is_weighed() -> None:
+    """The plain server is asked how clear its choice was without the grammar, which may forbid its best token."""
+    asked = [("a", replace(PROMPTS[0][1], params=replace(GREEDY, grammar=Grammar("regex", ".*"))))]
+    with court(TableServer(Table()), TableServer(Table(), 3, "stale")) as servers:
+        assert [each.verdict for each in greedy_court(*servers, PROMPTS[:1])] == ["fault"]
+        assert [(each.verdict, each.margin) for each in greedy_court(*servers, asked)] == [("unknown", None)]
 
 
 def test_a_text_that_the_batch_changes_is_no_fault() -> None:
