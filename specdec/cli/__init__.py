@@ -39,11 +39,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         elif first in ("-h", "--help", "--version"):
             whole_parser().parse_args(words)
         elif first in COMMANDS:
-            arguments = parser_of(first).parse_args(words[1:])
+            arguments = parser_of(first).parse_intermixed_args(words[1:])
             _start(first, arguments)
         else:
             refuse_command(first)
-            arguments = parser_of("run").parse_args(words)
+            arguments = parser_of("run").parse_intermixed_args(words)
             refuse_command(arguments.prompt)
             _start("run", arguments)
 

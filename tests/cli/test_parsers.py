@@ -95,3 +95,11 @@ def test_a_file_that_cannot_be_written_is_refused_when_it_is_named(name, said, t
     with pytest.raises(argparse.ArgumentTypeError, match=said):
         output_file((".csv", ".md"))(str(tmp_path / name))
     assert output_file((".csv", ".md"))(str(tmp_path / "table.md")) == tmp_path / "table.md"
+
+
+@pytest.mark.parametrize("command", ["servers", "lossless", "load", "why"])
+def test_words_may_stand_before_and_after_options(command, monkeypatch) -> None:
+    found = []
+    monkeypatch.setattr(cli, "_start", lambda name, arguments: found.append((name, arguments.words, arguments.chat)))
+    cli.main([command, "plain=http://a", "--chat", "spec=http://b", "--tokens", "9", "Once upon"])
+    assert found == [(command, ["plain=http://a", "spec=http://b", "Once upon"], True)]
