@@ -90,7 +90,7 @@ def _race(
     for name in others:
         lanes = [against(plain, name, run) for run in runs]
         console.print("")
-        _print_text(console, prompt, lanes[verdicts[name].shown or 0][SPECULATIVE], tokens)
+        _print_text(console, prompt + "\n\n" * arguments.chat, lanes[verdicts[name].shown or 0][SPECULATIVE], tokens)
         _print_verdict(console, name, verdicts[name], lanes)
         finished = _finished(arguments, params, prompt, lanes, verdicts[name], tokens)
         files = [path if len(others) == 1 else path.with_stem(f"{path.stem}-{name}") for path in arguments.export]
