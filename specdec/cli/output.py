@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import sys
 from typing import Any
@@ -55,7 +57,7 @@ class Output(Console):
         self.print(Segments(pieces), crop=False)
 
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError  # ``terminal`` ends the command
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # ``terminal`` ends the command
 
 
 def console_of(piped: int | None = None, **options: Any) -> Output:

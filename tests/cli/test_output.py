@@ -20,6 +20,7 @@ from programs import specdec_command
 import specdec
 from specdec.cli import bench, run, sweep
 from specdec.cli.output import console_of
+from specdec.cli.terminal import terminal
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure import roofline
 from specdec.measure.results.file import ResultsText
@@ -206,6 +207,13 @@ def test_python_itself_says_nothing_at_the_end_of_a_closed_pipe(unbuffered) -> N
     ended = real(writer, PYTHONUNBUFFERED=unbuffered)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def test_a_table_that_was_lost_without_a_buffer_ends_the_command_quietly() -> None:
+    """Python -u has nothing left to write again, so the error itself says that the pipe is closed."""
+    with pytest.raises(SystemExit) as ended, terminal():
+        console_of(file=io.StringIO()).on_broken_pipe()
+    assert ended.value.code == 141
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
