@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from math import ceil
 from statistics import median, median_low
 from typing import Any
@@ -30,6 +29,7 @@ PAYS = {
     "all": "{server} pays at every load that was measured, up to {most} at once.",
     "some": "{server} pays up to {most} at once.",
     "none": "{server} does not pay at any load that was measured.",
+    "here and there": "{server} pays at {most} at once.",
     "unclear": "{server}: no clear difference at {levels} at once.",
 }
 VLLM = 'For vLLM: "num_speculative_tokens_per_batch_size": {entries}'
@@ -56,6 +56,7 @@ COMPUTED_PAYS = {
     "all": "\u03b3 {gamma} pays up to {most} at once, the most that was timed",
     "some": "\u03b3 {gamma} pays up to {most} at once",
     "none": "\u03b3 {gamma} does not pay",
+    "here and there": "\u03b3 {gamma} pays at {most} at once",
 }
 AFTER = "With {context} tokens of context: {each}."
 COMPUTED_UNCLEAR = "No clear difference with {context} tokens: {each} at once."
@@ -189,12 +190,16 @@ def load_verdict(rows: Sequence[LoadRow], guesses: Mapping[str, int | None]) -> 
     return said
 
 
-def _up_to(rows: Sequence[LoadRow | LoadGain]) -> tuple[str, int]:
-    """Whether speculation pays at "all", "some" or "none" of these loads, in rising order, and up to which one."""
-    paying = list(takewhile(lambda row: row.pays is not False, rows))
-    clear = [row for row in paying if row.pays]
-    kind = "none" if not clear else "all" if len(clear) == len(rows) else "some"
-    return kind, clear[-1].at_once if clear else 0
+def _up_to(rows: Sequence[LoadRow | LoadGain]) -> tuple[str, str]:
+    """At which of these loads, in rising order, speculation pays: the kind of the sentence, and the number in it.
+
+    "all", "some" (up to one of them), "none", or "here and there": at these, with others below the last one.
+    """
+    paying = [str(row.at_once) for row in rows if row.pays]
+    if not all(row.pays for row in rows[: len(paying)]):
+        return "here and there", sentences.listed(paying)
+    kind = "none" if not paying else "all" if len(paying) == len(rows) else "some"
+    return kind, paying[-1] if paying else ""
 
 
 def _pays(server: str, rows: Sequence[LoadRow]) -> list[str]:

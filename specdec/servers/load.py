@@ -62,7 +62,8 @@ def under_load(
 ) -> Iterator[LoadRun]:
     """Measure every server at every level, ``runs`` times, and yield each measurement when it ends.
 
-    Each has answered before: many engines compile at their first call.
+    Each has answered before: many engines compile at their first call. A run goes on with the prompts where the one
+    before it ended, so that few calls at once meet all of them too.
     """
     for at_once in levels:
         for run in range(runs):
@@ -92,7 +93,8 @@ def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -
         found = []
         for number in range(CALLS_EACH):
             began = time.perf_counter()
-            answer = uncounted.ask(prompts[(worker + number * at_once) % len(prompts)])
+            turn = worker + (run * CALLS_EACH + number) * at_once
+            answer = uncounted.ask(prompts[turn % len(prompts)])
             found.append(_Call(began, time.perf_counter(), answer))
         return found
 

@@ -343,7 +343,8 @@ SCHEMA = {"type": "object", "properties": {"a": {"enum": ["it's"]}}}
 
 def test_each_tool_is_asked_for_the_grammar_in_its_own_words(tmp_path) -> None:
     codes = codes_of(HUB, {}, {"grammar": {"kind": "json-schema", "text": json.dumps(SCHEMA)}})
-    assert "StructuredOutputsParams(json=" in codes["vLLM"] and "disable_any_whitespace=True" in codes["vLLM"]
+    assert "StructuredOutputsParams(json=" in codes["vLLM"] and "x-guidance" in codes["vLLM"]
+    assert 'structured_outputs_config={"backend": "guidance"}' in codes["vLLM"]
     ast.parse("\n".join(line for line in codes["vLLM"].splitlines() if not line.startswith("#")))
     for tool, field, value in (("SGLang", "json_schema", json.dumps(SCHEMA)), ("llama.cpp", "json_schema", SCHEMA)):
         (call,) = (each for each in commands(codes[tool], tmp_path) if each[0] == "curl")

@@ -56,6 +56,16 @@ def test_a_load_without_clear_difference_is_said() -> None:
     assert load_verdict(load_rows(nothing, "plain"), {}) == ["spec does not pay at any load that was measured."]
 
 
+def test_a_load_that_pays_behind_one_that_does_not_is_named_alone() -> None:
+    rates = measured({"plain": {1: 50, 2: 90, 4: 160}, "spec": {1: 40, 2: 180, 4: 320}})
+    said = load_verdict(load_rows(rates, "plain"), {"plain": 0, "spec": None})
+    assert said == ["spec pays at 2 and 4 at once."]
+    unclear = [run("spec", 1, number, rate) for number, rate in enumerate((40.0, 50.0, 60.0))]
+    runs = [*unclear, *measured({"plain": {1: 50, 2: 90}, "spec": {2: 180}})]
+    said = load_verdict(load_rows(runs, "plain"), {"plain": 0, "spec": None})
+    assert said == ["spec pays at 2 at once.", "spec: no clear difference at 1 at once."]
+
+
 def test_every_worker_calls_again_and_the_counters_are_read() -> None:
     asked = [Asked(text, SamplingParams(max_new_tokens=16, ignore_eos=True), 20.0) for text in "abc"]
     with serving(TableServer(Table()), TableServer(Table(), 3)) as (plain, spec):
