@@ -85,7 +85,8 @@ def on_servers(kind) -> str:
 def races(hurried, tmp_path_factory) -> Path:
     """A folder with the lines of each of ``RACES`` and of ``ON_SERVERS``.
 
-    "ended" has a target whose text ends, "grammar" one that obeys a schema, "stopped" is stopped in its second lane and "early" in its first one.
+    "ended" has a target whose text ends, "grammar" one that obeys a schema, "stopped" is stopped in its second lane
+    and "early" in its first one.
     """
     require(missing_node())
     folder = tmp_path_factory.getbasetemp() / "races"
