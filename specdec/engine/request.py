@@ -139,7 +139,8 @@ def make_request(pair: Pair, prompt: Prompt, params: SamplingParams) -> Request:
         params = replace(params, seed=secrets.randbits(32))  # JSON readers round integers above 2^53
     stop = _stop_strings(pair, params.stop) if params.stop else None
     constraint = _constraint(pair, params)
-    if constraint is not None and pair.uses_graphs:  # a grammar is followed on the host, for which no graph waits
+    # A grammar is followed on the host, for which no graph waits. This holds for lanes that draft in another way too.
+    if constraint is not None and pair.engine != "eager":
         pair = replace(pair, engine="eager")
     return Request(pair, prompt_ids, params, stop, constraint)
 

@@ -97,8 +97,8 @@ def cannot_draft_alone(pair: Pair) -> str | None:
 class _Streamer(BaseStreamer):
     """Turns the ``put`` calls of ``generate`` into rounds. The first call is the prompt."""
 
-    def __init__(self, call: LaneCall, emit: Emit):
-        self._call, self._emit = call, emit
+    def __init__(self, call: LaneCall, emit: Emit, masks: Masks | None):
+        self._call, self._emit, self._masks = call, emit, masks
         self._clock = CallClock()
         self._index = -1  # the first put is the prompt
         self.new_ids: list[int] = []
@@ -116,8 +116,10 @@ class _Streamer(BaseStreamer):
             self.ended, self.reason = reason is not None, reason or self.reason
             if self._index == 0:
                 self.prefill_seconds = elapsed
-            self._emit(self._round(tuple(block[:kept]), elapsed))
             self.new_ids += block[:kept]
+            if self._masks is not None:
+                self._require_obeyed(self._masks)
+            self._emit(self._round(tuple(block[:kept]), elapsed))
             if reason == "stop" and self._call.lane != "generate":
                 self.end()
                 raise _Stopped
@@ -133,6 +135,11 @@ class _Streamer(BaseStreamer):
         self._clock.pause()
         yield
         self._clock.resume()
+
+    def _require_obeyed(self, masks: Masks) -> None:
+        """Raise ``GrammarStuck`` where the text cannot go on, or went on after that."""
+        tokens = [*self._call.started.prompt_ids, *self.new_ids]
+        masks.require_obeyed(tokens) if self.ended else masks.require_choice(tokens)
 
     def _round(self, ids: tuple[int, ...], elapsed: float) -> Round:
         plain = self._call.lane == "generate"
@@ -197,15 +204,17 @@ class Numbers:
 
 
 class ObeyGrammar(LogitsProcessor):
-    """Lets ``generate`` choose among the tokens that the call's grammar allows. ``masks``: those of the call."""
+    """Lets ``generate`` choose among the tokens that the call's grammar allows. ``masks``: those of the call.
+
+    A draft may come to a place where nothing can follow, so that this is no error here. The streamer raises it for the
+    text itself.
+    """
 
     def __init__(self, masks: Masks):
         self._masks = masks
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        tokens = input_ids[0].tolist()
-        self._masks.require_choice(tokens)
-        return self._masks.apply(scores, tokens)
+        return self._masks.apply(scores, input_ids[0].tolist())
 
 
 def transformers_lane(call: LaneCall, target: PreTrainedModel | None = None, **extra: Any) -> PushedLane:
@@ -213,8 +222,12 @@ def transformers_lane(call: LaneCall, target: PreTrainedModel | None = None, **e
 
     def run(emit: Emit) -> None:
         emit(call.started)
-        streamer = _Streamer(call, emit)
+        masks = call.masks()
+        streamer = _Streamer(call, emit, masks)
         numbers = Numbers(streamer, waits=call.pair.device.type == "cuda")
+        if masks is not None:
+            masks.require_choice(call.started.prompt_ids)
+            extra["logits_processor"] = LogitsProcessorList([ObeyGrammar(masks)])
         try:
             run_generate(call, numbers, target, streamer=streamer, **extra)
             numbers.require()
@@ -277,8 +290,6 @@ def _settings(call: LaneCall) -> dict[str, Any]:
             "top_p": float(params.top_p),
             "min_p": params.min_p or None,
         }
-    if (masks := call.masks()) is not None:
-        settings |= {"logits_processor": LogitsProcessorList([ObeyGrammar(masks)])}
     if call.stop_criteria is not None and call.lane == "generate":
         # Made before: ``generate`` would build its own from the strings, within the measured time.
         settings |= {"stopping_criteria": StoppingCriteriaList([call.stop_criteria])}

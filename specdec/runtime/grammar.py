@@ -22,9 +22,11 @@ import torch
 from specdec.errors import BadSetting, GrammarStuck, InvalidInput
 from specdec.events import GRAMMAR_NAMES, JSON_STYLE, Allowed, Grammar, GrammarFunction
 
-# Bounds on what a grammar may cost: a mask, 14 ms at most, and the memory of its states, 100 MB at most. They hold on
-# every page and in every program, because a grammar that passes them decodes too slowly to be of use.
-FUEL, STEP_FUEL, STATES = 1_000_000, 200_000, 50_000
+# Bounds on what a grammar may cost: a mask, some 15 ms at most, and the memory of its states, 100 MB at most. They hold
+# on every page and in every program, because a grammar that passes them decodes too slowly to be of use. They do not
+# bound the time to read a schema; a page tries that in a process of its own (``specdec.ui.jobs.grammar_cost``).
+LIMITS: dict[str, Any] = {"initial_lexer_fuel": 1_000_000, "step_lexer_fuel": 200_000, "max_lexer_states": 50_000}
+LIMITS |= {"max_items_in_row": 500}  # how many ways an ambiguous text may be read in; at 2,000 a mask takes 0.5 s
 
 
 _BITS = torch.arange(8, dtype=torch.uint8)
@@ -126,6 +128,14 @@ class Masks:
         if allowed is None or not allowed.any():
             raise GrammarStuck()
 
+    def require_obeyed(self, tokens: Sequence[int]) -> None:
+        """Raise ``GrammarStuck`` if ``tokens`` go on after a place where none may follow.
+
+        A round may keep a draft token that nothing can follow, and add another: ``apply`` leaves that row as it is.
+        """
+        if self.after(tokens[self._prompt :]) is None:
+            raise GrammarStuck()
+
 
 def constraint_of(grammar: Grammar, tokenizer: Any, eos_ids: frozenset[int], vocabulary: int) -> Constraint:
     """Read and check a grammar for a target with ``vocabulary`` ids. Raises ``InvalidInput`` with what is wrong."""
@@ -169,21 +179,24 @@ class FunctionMatcher:
 
 
 class GuidanceMatcher:
-    """llguidance's matcher. The end of the text is kept here: that one does not go on to it, and not back from it."""
+    """llguidance's matcher. The end of the text is kept here: that one does not go on to it, and not back from it.
 
-    def __init__(self, matcher: Any, eos_ids: frozenset[int], vocabulary: int):
-        self._matcher, self._eos_ids, self._vocabulary = matcher, eos_ids, vocabulary
+    ``start`` makes one at the beginning of a text. It is needed where there is no other way back: after a token that
+    nothing can follow, and in grammars that count tokens or end a rule at a stop string.
+    """
+
+    def __init__(self, start: Callable[[], Any], eos_ids: frozenset[int], vocabulary: int):
+        self._start, self._eos_ids, self._vocabulary = start, eos_ids, vocabulary
+        self._matcher = start()
+        self._ids: list[int] = []  # what it has read
         self._ends = 0  # how often the end was read
 
     def allowed(self) -> torch.Tensor:
         if self._ends:
             return _mask_of(self._eos_ids, self._vocabulary)
         packed = torch.frombuffer(bytearray(self._matcher.compute_bitmask()), dtype=torch.uint8)
-        if self._matcher.is_error():
-            reason = self._matcher.get_error()
-            if reason.startswith("NoExtension"):  # nothing can follow, not even the end
-                return _mask_of((), self._vocabulary)
-            raise InvalidInput(f"The grammar takes too long to follow ({_reason(reason)}); use a simpler one.")
+        if self._stuck():
+            return _mask_of((), self._vocabulary)
         bits = packed[:, None].bitwise_right_shift(_BITS).bitwise_and(1)
         return bits.flatten()[: self._vocabulary].bool()
 
@@ -192,13 +205,29 @@ class GuidanceMatcher:
             ends = bool(self._ends) or bool(self.allowed()[token_id])
             self._ends += ends
             return ends
-        return not self._ends and self._matcher.try_consume_tokens([token_id]) == 1
+        if self._ends or self._matcher.try_consume_tokens([token_id]) != 1:
+            self._stuck()
+            return False
+        self._ids.append(token_id)
+        return True
 
     def back(self, count: int) -> None:
         ends = min(count, self._ends)
         self._ends -= ends
         if count > ends:
-            self._matcher.rollback(count - ends)
+            del self._ids[ends - count :]
+            if not self._matcher.rollback(count - ends):
+                self._matcher = self._start()
+                self._matcher.try_consume_tokens(self._ids)
+
+    def _stuck(self) -> bool:
+        """Whether nothing can follow, not even the end. Raises ``InvalidInput`` where a bound is passed."""
+        if not self._matcher.is_error():
+            return False
+        reason = self._matcher.get_error()
+        if not reason.startswith("NoExtension"):
+            raise InvalidInput(f"The grammar takes too long to follow ({_reason(reason)}); use a simpler one.")
+        return True
 
 
 def _llguidance(
@@ -224,16 +253,13 @@ def _llguidance(
     except ValueError as error:
         raise BadSetting(f"grammar cannot be read as {name}: {_reason(str(error))}.") from None
     reader = _tokenizer_of(tokenizer, tuple(sorted(eos_ids)), vocabulary)
-    limits = LLParserLimits(
-        initial_lexer_fuel=FUEL, step_lexer_fuel=STEP_FUEL, max_lexer_states=STATES, verbose_errors=False
-    )
-    matcher = LLMatcher(reader, spelled, log_level=0, limits=limits)
+    matcher = LLMatcher(reader, spelled, log_level=0, limits=LLParserLimits(verbose_errors=False, **LIMITS))
     if matcher.is_error():
         raise BadSetting(f"grammar cannot be read as {name}: {_reason(matcher.get_error())}.")
-    first = GuidanceMatcher(matcher.deep_copy(), eos_ids, vocabulary)
-    if not first.allowed().any():
+    start = partial(GuidanceMatcher, matcher.deep_copy, eos_ids, vocabulary)
+    if not start().allowed().any():
         raise BadSetting("grammar allows no text that the target's tokenizer can begin.")
-    return lambda: GuidanceMatcher(matcher.deep_copy(), eos_ids, vocabulary)
+    return start
 
 
 # By tokenizer: to read one takes up to a second.
@@ -259,10 +285,12 @@ def _tokenizer_of(tokenizer: Any, eos_ids: tuple[int, ...], vocabulary: int) -> 
 
 def _mask_of(allowed: Any, vocabulary: int) -> torch.Tensor:
     """What a function allows, as (V,) bool: token ids, or such a tensor itself."""
+    if hasattr(allowed, "__array__"):  # a tensor, or one of numpy
+        allowed = torch.as_tensor(allowed)
     if isinstance(allowed, torch.Tensor) and allowed.dtype == torch.bool:
         if allowed.shape != (vocabulary,):
             raise BadSetting(f"grammar gave a mask of shape {tuple(allowed.shape)}; give ({vocabulary},).")
-        return allowed.cpu()
+        return allowed.to("cpu", copy=True)  # the function may write its next mask into the same tensor
     mask = torch.zeros(vocabulary, dtype=torch.bool)
     ids = [int(token_id) for token_id in allowed]
     if wrong := next((i for i in ids if not 0 <= i < vocabulary), None):
