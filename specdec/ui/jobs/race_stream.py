@@ -26,6 +26,7 @@ from specdec.report.recording import Recorder, begin_line, event_lines, line, ve
 from specdec.report.verdict import Note, Verdict, another_run
 from specdec.ui.fields import LABELS
 from specdec.ui.jobs.context import JobContext
+from specdec.ui.jobs.grammar_cost import require_read_in_time
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.race_settings import RaceSettings
 
@@ -239,6 +240,8 @@ def refusal(error: SpecdecError | ValueError) -> str:
 def enforce_limits(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams, limits: Limits) -> None:
     """Raise ``InvalidInput`` for what is above this page's limits. The engine checks the rest."""
     limits.take(params.max_new_tokens, stop=params.stop)
+    if params.grammar is not None:
+        require_read_in_time(params.grammar)
     if limits.prompt_tokens is not None:
         takes = f"this public page takes at most {limits.prompt_tokens} tokens. Nothing ran."
         written = prompt if isinstance(prompt, str) else prompt[0]["content"]
