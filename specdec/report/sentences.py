@@ -198,7 +198,7 @@ FORCED = (
     "The grammar forced {kept} of the {accepted} kept guesses: only one token was allowed, so they cost no draft pass."
 )
 FORCED_OTHERS = " Of the other tested guesses {share} were kept."
-CUT_OFF = "The text was cut before the grammar's end, so it does not obey it as a whole; allow more new tokens."
+CUT_OFF = "The text was cut before its end-of-text token, so as a whole it may not obey the grammar."
 MARGIN = {False: "; logit margin {margin:.3g}", True: "; logit margin {margin:.3g} (before the repetition penalty)"}
 
 # Other notes below the verdict on a race, and what a screen reader says of its chart.

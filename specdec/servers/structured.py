@@ -57,7 +57,7 @@ def _styled(schema: Any) -> Any:
 def _schema(grammar: Grammar) -> Any:
     try:
         return json.loads(grammar.text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadSetting(f"grammar is no JSON schema: {error}.") from None
 
 

@@ -12,6 +12,9 @@ from fakes import byte_tokenizer, prompt_of, random_table, table_model
 import specdec
 from specdec.engine.request import make_request
 from specdec.events import Grammar
+from specdec.report.schema import LONGEST_TEXT
+from specdec.servers.structured import llamacpp_grammar, vllm_grammar
+from specdec.ui.jobs.limits import LOCAL
 from tests.grammar.test_grammar_equality import EOS, pair_of
 
 PROMPT = prompt_of(4)
@@ -100,3 +103,14 @@ def test_a_dict_is_a_schema_and_settings_are_plain_values() -> None:
     assert pickle.loads(pickle.dumps(function)) == function and (function.grammar.kind, function.grammar.text) == (
         "function", "len",
     )  # fmt: skip
+
+
+def test_a_schema_that_is_too_deep_for_a_server_is_refused() -> None:
+    deep = Grammar("json-schema", '{"not": ' * 100_000 + "1" + "}" * 100_000)
+    for asked_in in (vllm_grammar, llamacpp_grammar):
+        with pytest.raises(specdec.InvalidInput, match="grammar is no JSON schema"):
+            asked_in(deep)
+
+
+def test_a_page_takes_no_longer_grammar_than_it_reads_from_a_recording() -> None:
+    assert LOCAL.grammar_characters <= LONGEST_TEXT

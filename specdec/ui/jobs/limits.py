@@ -30,7 +30,7 @@ class Limits:
     prompts: int = 1000  # of a benchmark
     file_bytes: int = 10_000_000  # of a file that a visitor chose, unpacked
     draws: int = 10_000  # of each sample of the losslessness test
-    grammar_characters: int = 200_000  # of a grammar's text
+    grammar_characters: int = 100_000  # of a grammar's text; the page reads no longer text from a recording
     pairs: Literal["any", "listed", "none"] = "any"
 
     @property
