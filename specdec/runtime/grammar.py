@@ -11,6 +11,7 @@ only where a call has a grammar.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -71,7 +72,10 @@ class Masks:
 
     def after(self, ids: Sequence[int]) -> torch.Tensor | None:
         """The tokens that may follow the new tokens ``ids``, (V,); None where these already break the grammar."""
-        same = len(ids) if self._ids[: len(ids)] == ids else _common(self._ids, ids)
+        asked = list(ids)
+        same = min(len(self._ids), len(asked))
+        if self._ids[:same] != asked[:same]:  # elsewhere, as in most calls, one goes on where the other ends
+            same = len(os.path.commonprefix([self._ids, asked]))
         if same < len(ids):
             del self._ids[same:], self._after[same + 1 :]
             self._matcher.back(max(0, self._read - same))
@@ -86,7 +90,7 @@ class Masks:
     def forced(self, tokens: Sequence[int], most: int) -> list[int]:
         """Up to ``most`` tokens that must follow ``tokens``, because each is the only one that is allowed.
 
-        An end of the text is the last. ``tokens`` are the prompt and new tokens. So they are in the next two methods.
+        An end of the text is the last. ``tokens`` are the prompt and new tokens. So they are in the next methods.
         """
         ids = tokens[self._prompt :]
         found: list[int] = []
@@ -297,12 +301,6 @@ def _mask_of(allowed: Any, vocabulary: int) -> torch.Tensor:
         raise BadSetting(f"grammar allows the token id {wrong}; the target has the ids 0 to {vocabulary - 1}.")
     mask[ids] = True
     return mask
-
-
-def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens both begin with."""
-    pairs = zip(first, second, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))
 
 
 def _reason(text: str) -> str:
