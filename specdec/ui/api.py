@@ -95,8 +95,7 @@ def _decode_endpoint(jobs: JobQueue, limits: Limits) -> Callable[..., AsyncItera
                 max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, _strings("stop", stop),
                 ignore_eos, grammar_in(grammar),
             )  # fmt: skip
-            limits.take(params.max_new_tokens, stop=params.stop)
-            limits.take_grammar(params.grammar)
+            limits.take(params.max_new_tokens, stop=params.stop, grammar=params.grammar)
             config, message = row_of(lane).lane_config(gamma), message_of(prompt, chat)
             task = Task(
                 partial(_decoded, prompt=message, params=params, config=config, seconds=limits.seconds),
@@ -159,8 +158,7 @@ def _race_endpoint(jobs: JobQueue, limits: Limits) -> Callable[..., AsyncIterato
                 max_new_tokens, temperature, seed=seed, stop=_strings("stop", stop), grammar=grammar_in(grammar)
             )
             ask = RaceSettings(prompt, gamma, params, lanes=(*DEFAULT_KEYS, *further), runs=runs, chat=chat)
-            limits.take(params.max_new_tokens, runs, stop=params.stop)
-            limits.take_grammar(params.grammar)
+            limits.take(params.max_new_tokens, runs, stop=params.stop, grammar=params.grammar)
             work = partial(_race, ask=ask, limits=limits)
             job = Job("race of a program", ask.tokens, work, ask.settings() | {"stop": params.stop})
             problem = ""

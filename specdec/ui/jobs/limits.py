@@ -46,8 +46,17 @@ class Limits:
                 "Nothing ran."
             )
 
-    def take(self, new_tokens: int, runs: int = 1, prompts: int = 1, draws: int = 1, stop: Sequence[str] = ()) -> None:
+    def take(
+        self,
+        new_tokens: int,
+        runs: int = 1,
+        prompts: int = 1,
+        draws: int = 1,
+        stop: Sequence[str] = (),
+        grammar: Grammar | None = None,
+    ) -> None:
         """Raise ``InvalidInput`` for more than this page allows. Call it before a job joins the queue."""
+        self.take_grammar(grammar)
         for name, found, most in (
             ("max_new_tokens", new_tokens, self.new_tokens),
             ("runs", runs, self.runs),

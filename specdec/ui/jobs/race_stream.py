@@ -239,7 +239,7 @@ def refusal(error: SpecdecError | ValueError) -> str:
 
 def enforce_limits(pair: Pair, prompt: str | list[dict[str, str]], params: SamplingParams, limits: Limits) -> None:
     """Raise ``InvalidInput`` for what is above this page's limits. The engine checks the rest."""
-    limits.take(params.max_new_tokens, stop=params.stop)
+    limits.take(params.max_new_tokens, stop=params.stop, grammar=params.grammar)
     if params.grammar is not None:
         require_read_in_time(params.grammar)
     if limits.prompt_tokens is not None:

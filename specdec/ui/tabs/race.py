@@ -138,7 +138,7 @@ class RaceTab:
             try:
                 yield {self._waiting: ""}
                 asked = read(*values)
-                self._limits.take(asked.params.max_new_tokens, asked.runs)
+                self._limits.take(asked.params.max_new_tokens, asked.runs, grammar=asked.params.grammar)
                 job = Job("race", asked.tokens, partial(stream, ask=asked, limits=self._limits), asked.settings())
                 waited, first = False, True
                 async with aclosing(followed(self._jobs, request, job)) as steps:

@@ -135,7 +135,6 @@ class RaceForm:
         given["seed"] = exact(given["seed"])
         kind, text = given["grammar"] or "", given.pop("grammar_text") or ""
         given["grammar"] = grammar_in(f"{kind}:{text}" if kind else "")
-        self._limits.take_grammar(given["grammar"])
         return from_values(given | {"prompt": given["prompt"] or ""})
 
     def restore(self, link: dict[str, Any], chat: bool) -> tuple[list[Any], dict[str, str]]:
