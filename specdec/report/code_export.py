@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic reads the standard one from Python 3.12 on
 
 from specdec.engine.policy import Fixed, policy_of
-from specdec.errors import InvalidInput, SpecdecError
+from specdec.errors import BadSetting, InvalidInput, SpecdecError
 from specdec.events import LOSSLESS, SamplingParams
 from specdec.facts import OPEN, DraftFacts, ModelFacts, PairFacts
 from specdec.measure.prompts import message_of
@@ -468,9 +468,10 @@ def sglang(run: Run) -> str:
     if run.params.ignore_eos:
         fields["ignore_eos"] = True
     if run.params.grammar is not None:
-        if run.params.grammar.kind not in ("json-schema", "regex"):
+        try:
+            fields |= sglang_grammar(run.params.grammar)
+        except BadSetting:
             return no_grammar(SGLANG, run.params.grammar)
-        fields |= sglang_grammar(run.params.grammar)
     lookup, model = run.kind == "prompt-lookup", run.kind == "model" and run.sampled
     penalised = drafts and run.params.repetition_penalty != 1
     more = [
@@ -502,9 +503,10 @@ def llamacpp(run: Run) -> str:
     if run.params.ignore_eos:
         fields["ignore_eos"] = True
     if run.params.grammar is not None:
-        if run.params.grammar.kind != "json-schema":
+        try:
+            fields |= llamacpp_grammar(run.params.grammar)
+        except BadSetting:
             return no_grammar(LLAMACPP, run.params.grammar)
-        fields |= llamacpp_grammar(run.params.grammar)
     nearest = f"# the nearest to prompt lookup: it matches {lookup_match(run.length)} tokens, no fewer"
     lines = [
         f"# {LLAMACPP}; it reads GGUF files, which its own folder converts",
