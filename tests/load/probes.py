@@ -219,7 +219,7 @@ async def _limits(web: Web, note: Any) -> None:
     f = web.functions
     decode, race, run = f.named("decode"), f.named("race"), f.pressed("sd-run")
     sweep, bench, record = map(f.pressed, ("sd-gamma-start", "sd-bench-start", "sd-whatif-start"))
-    words = "word " * 600
+    words, long = "word " * 600, "a" * 4001
     asked: dict[str, tuple[int, list[Any]]] = {
         "257 tokens, /decode": (decode, Wanted("Once", 257).inputs),
         "10^9 tokens, /decode": (decode, Wanted("Once", 10**9).inputs),
@@ -232,6 +232,9 @@ async def _limits(web: Web, note: Any) -> None:
         "10^6 runs, /race": (race, _race(runs=10**6)),
         "5 stop strings, /race": (race, _race(stop=list("abcde"))),
         "a stop string of 41 characters, /race": (race, _race(stop=["x" * 41])),
+        "a grammar of 4,001 characters, /decode": (decode, [*Wanted("Once").inputs[:-1], f"regex:{long}"]),
+        "a grammar of 4,001 characters, /race": (race, _race(grammar=f"regex:{long}")),
+        "a grammar of 4,001 characters, page": (run, f.values(run, sd_grammar="regex", sd_grammar_text=long)),
         "257 tokens, sweep": (sweep, f.values(sweep, sd_gamma_tokens=257)),
         "6 runs, sweep": (sweep, f.values(sweep, sd_gamma_runs=6)),
         "6 runs, benchmark": (bench, f.values(bench, sd_bench_runs=6)),
@@ -250,7 +253,7 @@ def _race(**values: Any) -> list[Any]:
     """The inputs of /race."""
     given = {
         "prompt": "Once", "gamma": 5, "max_new_tokens": 8, "temperature": 0.0, "seed": None, "runs": 1,
-        "further_lanes": [], "chat": False, "stop": [],
+        "further_lanes": [], "chat": False, "stop": [], "grammar": "",
     }  # fmt: skip
     return [*(given | values).values()]
 

@@ -25,7 +25,7 @@ class Wanted:
     @property
     def inputs(self) -> list[Any]:
         given = [self.prompt, 5, self.tokens, self.temperature, 0, 1.0, 0.0, 1.0, self.seed, True, "speculative"]
-        return [*given, False, []]
+        return [*given, False, [], ""]
 
 
 def distinct(number: int, tokens: int = 8) -> Wanted:
