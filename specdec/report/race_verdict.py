@@ -143,7 +143,7 @@ def race_verdict(
         passes=passes_table(drafting, len(compared)),
         checks=checks_table(row_costs(*(run[key] for run in runs for key in (SPECULATIVE, LOOP.key) if key in run))),
         details=details(found, sides[shown], plain, speculative),
-        time=sentences.NO_PASSES_ON_SERVERS if found.on_servers else time_words(lane, len(runs)),
+        time=sentences.NO_PASSES_ON_SERVERS if found.on_servers else time_words(lane, shown, len(runs)),
         why=of_race(found, [cause.text for cause in diagnose(found, sides[shown], drafting)]),
         warning=None if started.claims_lossless else sentences.LOSSY.format(acceptance=started.acceptance),
         end=lane_end(SPECULATIVE, speculative) if stopped else None,  # a stopped lane has no ``Finished``

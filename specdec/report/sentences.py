@@ -49,15 +49,16 @@ HEADLINES = {
     Kind.NOT_MEASURED: "Nothing to compare yet: no draft length has been measured together with {plain}.",
 }
 
-# Added to the headline of a figure that is noise, where speculation lost in every run.
-LOST = "Our loop alone gives {engine}x; speculation on top loses time ({speculation}x)."
+# Added to the headline of a figure that is noise: both shares, by whether speculation lost in every run.
+NOISY_SHARES = {
+    False: "As measured, {engine}x without speculation, times {speculation}x from it.",
+    True: "Our loop alone gives {engine}x; speculation on top loses time ({speculation}x).",
+}
 
 # The line below the headline. A kind without a row has none.
 SHARES = {
     Kind.UNCLEAR: "Our loop alone gives {engine}x, times {speculation}x from speculation.",
     Kind.SLOWER: "Our loop alone gives {engine}x, times {speculation}x from speculation.",
-    Kind.BUSY: "As measured, our loop alone gives {engine}x, times {speculation}x from speculation.",
-    Kind.NOISY: "As measured, our loop alone gives {engine}x, times {speculation}x from speculation.",
     Kind.FASTER_UNSPLIT: "The share of speculation is not known, because our loop without a draft did not run.",
     Kind.UNCLEAR_UNSPLIT: "It is not known whether speculation pays, because our loop without a draft did not run.",
     Kind.SLOWER_UNSPLIT: "The share of speculation is not known, because our loop without a draft did not run.",
@@ -109,7 +110,7 @@ ADVICE = {
 }
 
 DOUBTS = {
-    Doubt.BUSY: "Other programs were running; {gave}. In {busy} of {count}, a lane had a processor for as little as "
+    Doubt.BUSY: "The machine was busy; {gave}. In {busy} of {count}, a lane had a processor for as little as "
     "{share} of its time.",
     Doubt.TOO_FAST: "Speculation was measured as {speculation} times as fast as our loop without a draft, but a round "
     "yields only {all_tokens} tokens; this is measurement noise.",
@@ -117,10 +118,10 @@ DOUBTS = {
     "lead is often luck.",
     Doubt.ABOVE_LIMIT: "\u03b3 {gamma} was measured as faster than the computed limit of this machine, so one of both "
     "measurements is wrong; measure again on a quiet machine.",
-    Doubt.STALL: "Something else slowed {stalled} of {count}: one round took over 5 times its usual time. Repeat the "
+    Doubt.STALL: "Something else slowed {stalled} of {count}. One round took over 5 times its usual time: repeat the "
     "race before you trust the figure.",
     Doubt.WIDE_SPREAD: "The runs differ widely: {gave}.",
-    Doubt.CHECKING_SHRINKS: "Measurement noise: checking a round came out faster ({v}x) than checking one token.",
+    Doubt.CHECKING_SHRINKS: "Measurement noise: checking a round came out faster ({v}x) than one token.",
     Doubt.FEW_RUNS: "The difference is small: more runs are needed to confirm it.",
 }
 
@@ -211,7 +212,7 @@ CHOSEN_LENGTHS_WITH_NONE = (
 )
 LANE_ENDED = "{name} lane ended: {tokens} tokens, {duration} from the first to the last."
 TIME = "Of these {whole}: drafting {draft}, checking {verify}, other work {rest}."
-TIME_SHOWN = "Of the {whole} of the run that is shown: drafting {draft}, checking {verify}, other work {rest}."
+TIME_SHOWN = "Of the {whole} of run {shown}, which is shown: drafting {draft}, checking {verify}, other work {rest}."
 # Beside the counts of tokens that two sampled texts have: plain / speculative.
 WRITTEN = "tokens written, plain / speculative"
 BY_CHANCE = "tokens; the texts differ by chance"
@@ -277,15 +278,15 @@ WHY_OFF = {
 
 
 def headline(found: Judgement, subject: str | None = None, **more: str) -> str:
-    """The headline; if the lane is slower, with the reason; if it is noise, with what speculation lost.
+    """The headline; if the lane is slower, with the reason; if it is noise, with both shares.
 
     Without a ``subject`` it is our loop with speculation, or speculative decoding where our loop's share is not known.
     """
     if subject is None:
         subject = "our loop with speculation" if found.split and not found.on_servers else "speculative decoding"
     text = HEADLINES[found.kind].format(**_fields(found, subject) | more)
-    if found.kind in NOISE and found.lost:
-        return f"{text} {fill(LOST, found)}"
+    if found.kind in NOISE and found.split and not found.on_servers:
+        return f"{text} {fill(NOISY_SHARES[found.lost], found)}"
     slower = found.kind in (Kind.SLOWER, Kind.SLOWER_UNSPLIT)
     return f"{text} {reason(found)}" if slower and found.reason else text
 
@@ -299,8 +300,6 @@ def notes(found: Judgement) -> list[Note]:
     if found.reason and found.kind not in (Kind.SLOWER, Kind.SLOWER_UNSPLIT):
         said.append(Note("reason", reason(found)))
     split = found.kind in SHARES and not found.on_servers  # both servers are engines of their own
-    if found.kind in NOISE:
-        split = split and found.split and not found.lost  # the headline says what speculation lost
     return said + ([Note("shares", fill(SHARES[found.kind], found))] if split else [])
 
 

@@ -19,13 +19,15 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import Share, Summary, fastest, share_of, summarise
 from specdec.report import numbers, sentences
 from specdec.report.figure_table import FigureTable
-from specdec.report.judge import LOSING, Judgement, Kind, judge, judge_lengths
+from specdec.report.judge import LOSING, NOISE, Judgement, Kind, judge, judge_lengths
 from specdec.report.verdict import Note
 from specdec.report.why import why_paragraph
 
 COLUMNS = ("\u03b3", "speed-up", "acceptance", "tokens per pass", "gain over \u03b3 0", "predicted", "c", "v")
 CAPTION = "Each row shows its median run, and the lowest to highest speed-up over plain generate in brackets"
 CHECKED = range(1, 9)  # the draft lengths for the error of the closed form
+# The kinds whose headline gives both shares, and the same without them.
+_ASIDE = {Kind.FASTER: Kind.FASTER_UNSPLIT} | {kind: kind for kind in NOISE}
 
 
 @dataclass(frozen=True)
@@ -141,8 +143,9 @@ def overall(
         subject = sentences.FASTEST.format(gamma=found.gamma, lengths=sentences.lengths(lengths))
     said = [sentences.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []
     loop = next((s for s in summaries if s.lane_config == LOOP and s.gains), None)
-    aside = found.kind is Kind.FASTER and found.runs > 1 and loop is not None
-    told = sentences.headline(replace(found, kind=Kind.FASTER_UNSPLIT) if aside else found, subject, **counted)
+    aside = found.runs > 1 and loop is not None and not found.lost and found.kind in _ASIDE
+    unsplit = replace(found, kind=_ASIDE.get(found.kind, found.kind), engine=None)
+    told = sentences.headline(unsplit if aside else found, subject, **counted)
     if aside and loop is not None:
         told += sentences.LOOP_TOO.format(times=numbers.number(loop.gain, 2))
     said += [

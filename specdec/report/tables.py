@@ -155,8 +155,8 @@ def _servers(plain: Started, speculative: Started) -> dict[str, str]:
     return rows | {"Machine": plain.machine["cpu"], "Times": sentences.AT_THE_CLIENT}
 
 
-def time_words(lane: Metrics, runs: int) -> str | None:
-    """How the lane's time after its first token was spent, in the shown run."""
+def time_words(lane: Metrics, shown: int, runs: int) -> str | None:
+    """How the lane's time after its first token was spent, in the shown run: an index, of ``runs``."""
     if lane.draft_seconds is None or lane.verify_seconds is None or not lane.decode_seconds:
         return None
     draft, verify = (part / lane.decode_seconds for part in (lane.draft_seconds, lane.verify_seconds))
@@ -165,6 +165,7 @@ def time_words(lane: Metrics, runs: int) -> str | None:
         draft=numbers.percent(draft),
         verify=numbers.percent(verify),
         rest=numbers.percent(max(0.0, 1 - draft - verify)),
+        shown=shown + 1,
         whole=numbers.seconds(lane.decode_seconds),
     )
 

@@ -27,6 +27,14 @@ _TEMPLATES = """
 </div></section>
 {% endmacro %}
 
+{% macro form_line(prompt, gamma, tokens) %}
+<div class="sd-lineForm"><span class="sd-linePrompt">{{ prompt }}</span>
+<label class="sd-lineLength"><span class="sd-lineGamma">\u03b3 {{ gamma }}</span>
+<input class="sd-scrub" type="range" min="0" max="16" value="{{ gamma }}" disabled></label>
+<span class="sd-lineSettings">{{ tokens }} tokens \u00b7 greedy</span>
+<button class="sd-action" disabled>Edit</button></div>
+{% endmacro %}
+
 {% macro origin(sentence, place) %}
 <p class="sd-origin"><strong>{{ sentence }}</strong> <span>{{ place }}</span></p>
 {% endmacro %}
@@ -128,6 +136,11 @@ def verdict_html(sentence: str, factor: str | None = None, notes: Iterable[str] 
     first, *others = [*filter(None, notes)] or [""]
     said = [part for part in (*first_sentence(first), *others) if part]
     return _HTML.verdict(sentence, factor, said, about).strip()
+
+
+def form_line(prompt: str, gamma: int, tokens: int) -> str:
+    """The form in one line as the page has it at first, until its script puts a line there that can be used."""
+    return _HTML.form_line(prompt, gamma, tokens).strip()
 
 
 def origin(sentence: str, place: str) -> str:

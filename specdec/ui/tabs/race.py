@@ -14,6 +14,7 @@ from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.measure.prompts import PET_PROMPT, PET_SCHEMA, PromptItem
 from specdec.report import sentences
+from specdec.report.link_settings import GAMMA
 from specdec.ui import html
 from specdec.ui.assets import ROUTE
 from specdec.ui.fields import message_place, sent
@@ -52,8 +53,9 @@ class RaceTab:
         codes = (_BEGIN, _AGAIN, _ASKED, _EXAMPLE, _OPEN)
         self._begin, self._again, self._asked, self._example, self._opened = (code % script for code in codes)
         with gr.Row(elem_id="sd-line"):
-            # The form in one line, which the live view fills.
-            gr.HTML('<div class="sd-linePlace"></div>', elem_id="sd-summary", apply_default_css=False)
+            # The form in one line. The live view puts its own there, which can be used.
+            line = html.form_line(examples[0].prompt, GAMMA, ask.first_tokens)
+            gr.HTML(f'<div class="sd-linePlace">{line}</div>', elem_id="sd-summary", apply_default_css=False)
             self.start = gr.Button("Run race", variant="primary", elem_id="sd-run")
             self._halt = gr.Button("Stop", variant="secondary", elem_id="sd-stop")
         # Messages about the form, above it. The live view fills the first.

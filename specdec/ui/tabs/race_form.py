@@ -38,6 +38,11 @@ class RaceForm:
     def __init__(self, limits: Limits):
         self._limits = limits
 
+    @property
+    def first_tokens(self) -> int:
+        """The new tokens that the form has at first: as in the race at start-up, which the page shows first."""
+        return min(startup.TOKENS, self._limits.new_tokens)
+
     def prompt_field(self, example: str) -> gr.Textbox:
         self.prompt = gr.Textbox(example, label="Prompt", lines=4, max_lines=12, elem_id="sd-prompt")
         return self.prompt
@@ -47,8 +52,9 @@ class RaceForm:
         most = self._limits.new_tokens
         with gr.Row():
             self.gamma = number_field(GAMMA, LABELS["gamma"], info=f"0 to {MAX_GAMMA}", elem_id="sd-gamma")
-            tokens = min(startup.TOKENS, most)  # as in the race at start-up, which the page shows first
-            self.tokens = number_field(tokens, LABELS["max_new_tokens"], info=f"up to {most}", elem_id="sd-tokens")
+            self.tokens = number_field(
+                self.first_tokens, LABELS["max_new_tokens"], info=f"up to {most}", elem_id="sd-tokens"
+            )
             temperature = {"info": "0 is greedy", "step": 0.05, "elem_id": "sd-temperature"}
             self.temperature = number_field(0, LABELS["temperature"], **temperature)
         with gr.Row():

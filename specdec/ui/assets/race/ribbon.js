@@ -7,11 +7,11 @@ import { kindsOf, momentOf } from "./race.js";
 export const KINDS = [
   ["accepted", "Accepted", "guess kept"],
   ["correction", "Correction", "the target's replacement"],
-  ["bonus", "Bonus", "extra after a perfect round"],
+  ["bonus", "Bonus", "extra token", "after a perfect round"],
   ["rejected", "Rejected", "not kept"],
   ["discarded", "Discarded", "not used"],
 ];
-const WORDS = Object.fromEntries(KINDS.map(([kind, name, meaning]) => [kind, `${name}: ${meaning}`]));
+const WORDS = Object.fromEntries(KINDS.map(([kind, name, ...meaning]) => [kind, `${name}: ${meaning.join(" ")}`]));
 WORDS.target = "Written by the target; there was no guess here";
 WORDS.unknown = "Written here; this lane does not report its guesses";
 
@@ -289,9 +289,10 @@ const textOf = (id, bytes) => new TextDecoder().decode(Uint8Array.from(bytes.get
 const quoted = (text) => `\u201c${text.replaceAll("\n", "\u21b5")}\u201d`;
 
 export function legend() {
-  const items = KINDS.map(([kind, name, meaning]) => {
+  const items = KINDS.map(([kind, name, meaning, when]) => {
     const token = el("span", `sd-token ${kind}`, "", [word(kind, name)]);
-    return el("li", `sd-key ${kind}`, "", [token, el("span", "", meaning)]);
+    const more = when ? [el("span", "sd-keyMore", ` ${when}`)] : []; // where there is room
+    return el("li", `sd-key ${kind}`, "", [token, el("span", "", meaning, more)]);
   });
   return el("ul", "sd-legend", "", items);
 }

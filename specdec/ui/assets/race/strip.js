@@ -10,8 +10,9 @@ const ROOM = 74; // pixels right of the longest lane, for its time
 const SHORT = { generate: "Plain", assisted: "Assisted", speculative: "Speculative" };
 const CELLS = { accepted: "bar-draft", correction: "correction-mark", target: "bar-rest", unknown: "bar-rest" };
 
-const KEY = { draft: "draft pass", verify: "target pass", cell: "token written, below its pass" };
-const ON_SERVERS = { verify: "round of the server, drafting included", cell: "token written, below its round" };
+const TOKENS = { correction: "correction", bonus: "bonus" };
+const KEY = { draft: "draft pass", verify: "target pass", accepted: "below it: guess kept", ...TOKENS };
+const ON_SERVERS = { verify: "round of the server, drafting included", accepted: "below it: guess kept", ...TOKENS };
 
 export class Strip {
   // lane key -> { lane, track, canvas, cover, lit, current, end, drawn: rounds on the canvas, most: tokens of a pass }

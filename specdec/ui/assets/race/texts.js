@@ -1,6 +1,6 @@
 // The texts of a race: plain and speculative side by side, in boxes of the same height. Below them is the legend, or
 // the token under the pointer. Further lanes are in folds.
-import { el, fold } from "../lib/dom.js";
+import { el, fold, onLook } from "../lib/dom.js";
 import { exactnessOf } from "../lib/definitions.js";
 import { labelOf } from "../lib/lanes.js";
 import { word } from "../lib/words.js";
@@ -43,6 +43,10 @@ export class Texts {
     misses.addEventListener("change", () => {
       for (const part of [this.node, this.others]) part.classList.toggle("with-misses", misses.checked);
       this.follow();
+    });
+    // Larger letters or a narrower box show less of a text.
+    onLook(this.boxes, () => {
+      for (const { body } of this.#boxes.values()) if (body) cue(body);
     });
   }
 
