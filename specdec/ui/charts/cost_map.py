@@ -17,6 +17,7 @@ MOST_LABELS = 14
 NEAR, GAP = 0.05, 0.03  # of the width: points with names in one column, and the column's distance
 NAMES = 0.2, 0.08  # of the width: a name on a phone, and on a wide screen
 PAPERS = "break-even, v = 1"
+LOSES = "hollow: speculation was clearly slower"
 BLOCKS = "break-even, v = 1, one pass a draft"
 Line = Sequence[tuple[float, float]]  # costs with acceptance rates, in small steps
 PAYS = f"rgba{(*hex_to_rgb(BLUE), 0.13)}"  # light enough for both themes
@@ -26,8 +27,8 @@ def map_figure(points: Sequence[Point], growth: Mapping[int, float]) -> go.Figur
     """Draw the points, and the line where the best draft length breaks even.
 
     There is a line for v = 1, and one for the measured v of each draft length, ``growth``, if one is larger than 1 and
-    a length pays at some acceptance. Points of block drafters among others have a line of their own. At a hollow point
-    speculation was clearly slower than our loop without a draft.
+    a length pays at some acceptance. Points of block drafters among others have a line of their own. A point is hollow
+    where speculation was clearly slower than our loop without a draft; the legend says so if there is one.
     """
     most = max(0.1, *(1.6 * point.c for point in points)) if points else 0.5
     figure = go.Figure()
@@ -51,6 +52,10 @@ def map_figure(points: Sequence[Point], growth: Mapping[int, float]) -> go.Figur
     figure.update_yaxes(title_text="Acceptance \u03b1 (% of tested guesses)", range=[0, 100], dtick=20)
     figure.update_xaxes(title_text="Cost coefficient c (draft pass / target pass)", range=[-0.02 * most, most])
     entries = len(kinds) + grown + len({point.lane_config for point in points})
+    if any(point.loses for point in points):
+        look = {"size": 11, "color": GREY, "symbol": "circle-open", "line": {"width": 1.5}}
+        figure.add_scatter(x=[None], y=[None], mode="markers", name=LOSES, marker=look)
+        entries += 1
     return styled(figure, HEIGHT, legend=entries, hover="closest")
 
 
@@ -86,7 +91,7 @@ def _add_points(figure: go.Figure, points: Sequence[Point], most: float) -> None
             ],
             hovertemplate="%{text}<extra></extra>",
         )  # fmt: skip
-        look = {"size": 11, "color": colour, "symbol": sign}  # in the legend no mark is hollow
+        look = {"size": 11, "color": colour, "symbol": sign}  # in the legend no lane's mark is hollow
         figure.add_scatter(x=[None], y=[None], mode="markers", name=config.label, marker=look)
 
 

@@ -18,6 +18,11 @@ def shown(name: str) -> str:
     return "<br>".join(escape(line, quote=False) for line in lines)
 
 
+def one_line(name: str) -> str:
+    """The beginning of a name, as ``shown`` gives it, in one line."""
+    return escape(name if len(name) <= WIDTH else f"{name[: WIDTH - 1]}\u2026", quote=False)
+
+
 def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Move places between ``low`` and ``high`` at least ``gap`` apart, each as little as possible.
 

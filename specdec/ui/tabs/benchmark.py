@@ -24,7 +24,7 @@ from specdec.report.benchmark import EXPORTS, benchmark_json, benchmark_table, g
 from specdec.report.provenance import HERE, Origin, plan_settings
 from specdec.report.tables import by_place
 from specdec.ui import html
-from specdec.ui.charts.figures import benchmark_figure
+from specdec.ui.charts.benchmark import benchmark_figure
 from specdec.ui.fields import LABELS, integer, number_field, read_number, whole_or_none
 from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
 from specdec.ui.jobs.context import Job, JobContext
@@ -35,6 +35,7 @@ from specdec.ui.tabs.compare import ComparePanel
 from specdec.ui.tabs.measurement import Buttons, Measurement, ResultPanel, Values, settings_fold, sizes
 from specdec.ui.tabs.results_io import Opening, kept_results
 
+LEDE = "Compares methods over many prompts. Draft length \u03b3: guesses per round."
 KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
 FIRST = LABELS["first"]
@@ -47,8 +48,7 @@ class BenchTab:
     def __init__(self, jobs: JobQueue, limits: Limits, scripts: dict[str, str]):
         files = scripts["files"]
         self._jobs, self._limits = jobs, limits
-        lede = '<p class="sd-lede">Compare methods over many prompts.</p>'
-        gr.HTML(lede, apply_default_css=False)
+        gr.HTML(f'<p class="sd-lede">{LEDE}</p>', apply_default_css=False)
         self._opening = Opening("bench", scripts["results"], jobs, kept_results("bench"))
         self._buttons = Buttons("Run benchmark", "bench", self._opening.button)
         with settings_fold("bench"):

@@ -32,7 +32,7 @@ from specdec.report.figure_table import FigureTable
 from specdec.report.provenance import HERE, Origin
 from specdec.report.sweep import SweepRow, block_note, marked, sweep_rows, sweep_table, theory_note
 from specdec.ui import html
-from specdec.ui.charts.figures import sweep_figure
+from specdec.ui.charts.sweep import sweep_figure
 from specdec.ui.fields import integer, number_field, read_number
 from specdec.ui.files import file_buttons, offered
 from specdec.ui.jobs.context import Job, JobContext

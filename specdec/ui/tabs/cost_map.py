@@ -14,11 +14,10 @@ from specdec.ui.charts.drawn import drawn, figure_place
 
 TITLE = "Where speculation pays"
 LEGEND = (
-    "Each point is measured: the share of tested guesses that are kept, against the cost of a draft pass. The line is "
-    "theory (Leviathan et al., Theorem 3.8, at the best \u03b3). Above the line, speculation is faster than our loop "
-    "without a draft. v: how much longer checking a whole round takes than checking one token. The line "
-    "with the measured v takes it at each \u03b3 as measured there, and only \u03b3 that were measured. At a hollow "
-    "point, speculation was clearly slower."
+    "Each point is measured: how many of the tested guesses are kept, and what a draft pass costs. Above the line, "
+    "speculation is faster than our loop without a draft; below it, slower. The line is theory (Leviathan et al., "
+    "Theorem 3.8, at the best \u03b3). v is the time to check a round over the time to check one token, 1 in "
+    "the paper."
 )
 BLOCK = (
     " A block drafter takes one pass for a whole draft, so a round costs c + v at every \u03b3, and its line differs."

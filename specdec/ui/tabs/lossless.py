@@ -39,7 +39,7 @@ from specdec.report.numbers import duration
 from specdec.report.provenance import HERE, Origin, provenance_line
 from specdec.ui import html
 from specdec.ui.charts.drawn import drawn, figure_place
-from specdec.ui.charts.figures import samples_figure
+from specdec.ui.charts.samples import samples_figure
 from specdec.ui.fields import integer, number_field
 from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import Limits

@@ -20,17 +20,12 @@ from specdec.report.benchmark import gains_table
 from specdec.report.cost_map import FREE, Point
 from specdec.report.sweep import sweep_rows
 from specdec.ui.assets import ASSETS
-from specdec.ui.charts.cost_map import MOST_LABELS, PLOT, map_figure
-from specdec.ui.charts.figures import (
-    COLOURS,
-    LINE,
-    MOST_DOTS,
-    benchmark_figure,
-    chance_band,
-    samples_figure,
-    sweep_figure,
-)  # fmt: skip
+from specdec.ui.charts.benchmark import MOST_DOTS, benchmark_figure
+from specdec.ui.charts.cost_map import LOSES, MOST_LABELS, PLOT, map_figure
+from specdec.ui.charts.figures import COLOURS, LINE
 from specdec.ui.charts.labels import apart, shown
+from specdec.ui.charts.samples import chance_band, samples_figure
+from specdec.ui.charts.sweep import ALONG, FIRST, sweep_figure
 from specdec.ui.charts.temperature import temperature_figure
 
 
@@ -47,7 +42,10 @@ def test_a_lane_has_one_mark_with_its_spread_and_one_label_in_a_benchmark() -> N
         "Speculative, γ 3": ("star", COLOURS["blue"]),
         "Speculative, γ 5": ("star", COLOURS["blue"]),
     }
-    assert len({mark.y[0] for mark in marks}) == len(marks) == len(figure.layout.yaxis.ticktext)
+    heights = [mark.y[0] for mark in marks]
+    assert heights == sorted(set(heights)) and len(heights) == 4
+    names = [note.text for note in figure.layout.annotations if "\u03b3" in note.text or "loop" in note.text]
+    assert names == [f"<b>{mark.name}</b>" for mark in marks]
     assert all(2 / 1.1 == pytest.approx(mark.x[0]) for mark in marks)
     spread = marks[0].error_x
     assert marks[0].x[0] - spread.arrayminus[0] == pytest.approx(2 / 1.2)
@@ -60,13 +58,30 @@ def test_the_samples_of_the_test_of_losslessness_stand_side_by_side() -> None:
     """Samples can be told apart without colours, and a model's text never becomes markup."""
     common = (Common("<b>one", 3, 4, 1), Common("two", 2, 2, 9))
     figure = samples_figure(common, 10, "speculative")
-    *groups, band = figure.data
+    groups = [each for each in figure.data if each.type == "bar"]
     assert [tuple(bars.x) for bars in groups] == [(3, 2), (4, 2), (1, 9)]
     looks = [(bars.marker.color, bars.marker.pattern.shape) for bars in groups]
     assert len(set(looks)) == 3 and figure.layout.yaxis.ticktext[0].startswith("&lt;b&gt;one")
     assert "of 10 continuations" in figure.layout.xaxis.title.text
-    bands = [(band.x0, band.x1, band.y0, band.y1) for band in figure.layout.shapes if band.fillcolor]
-    assert bands == [(*chance_band(3, 4, 10), -0.125, 0.125), (*chance_band(2, 2, 10), 0.875, 1.125)]
+    numbers = [tuple(map(str.strip, each.text)) for each in figure.data if each.text]
+    assert numbers == [("3", "2"), ("4", "2"), ("1", "9")]
+
+
+def test_the_whole_band_of_chance_is_seen_behind_the_second_bar() -> None:
+    """The bar in front of it is thinner, and no other bar, number or grid line is over its ends."""
+    figure = samples_figure((Common("one", 3, 4, 1), Common("two", 2, 2, 9)), 10, "speculative")
+    bands = figure.layout.shapes
+    assert [(band.x0, band.x1) for band in bands] == [chance_band(3, 4, 10), chance_band(2, 2, 10)]
+    assert all(band.layer == "between" and band.fillcolor and band.line.width for band in bands)
+    plain, lossless, lossy = (
+        (bars.offset, bars.offset + bars.width) for bars in figure.data if bars.type == "bar"
+    )  # from the middle of a group
+    for place, band in enumerate(bands):
+        low, high = band.y0 - place, band.y1 - place
+        assert plain[1] < low < lossless[0] < 0 < lossless[1] < high < lossy[0]
+        assert lossless[1] - lossless[0] < 0.6 * (high - low)
+    counts = [each for each in figure.data if each.text]
+    assert [x >= band.x1 for x, band in zip(counts[1].x, bands, strict=True)] == [True, True]
 
 
 @pytest.mark.parametrize(("draws", "share"), [(200, 0.1), (500, 0.03), (500, 0.4)])
@@ -97,6 +112,8 @@ def test_a_category_of_a_benchmark_is_a_dot_and_a_row_of_the_table() -> None:
     ]
     (dots,) = [each for each in benchmark_figure(trials).data if each.customdata is not None]
     assert list(dots.x) == pytest.approx([2.0, 1.0, 2 / 3]) and dots.customdata[0] == "&lt;b&gt;all: 2.00x"
+    notes = {note.text: note.x for note in benchmark_figure(trials).layout.annotations}
+    assert notes["&lt;b&gt;all"] == 2.0 and notes["x" * 14 + "\u2026"] == pytest.approx(2 / 3), "the ends have names"
     table = gains_table(by_category(trials))
     assert table is not None and table.columns == ["Category", "no draft"]
     assert table.rows == [[names[0], "2.00x"], [names[1], "1.00x"], [names[2], "0.67x"]]
@@ -119,22 +136,52 @@ def words(note: Any) -> str:
     return re.sub("<.*?>|[^ -~\u03b3]", "", note.text).strip()
 
 
-def test_the_lines_of_a_sweep_are_named_at_their_ends_and_no_legend_is_needed() -> None:
+def test_dots_close_to_each_other_have_their_names_beside_each_other() -> None:
+    """Below the dots they would overlap."""
+    trials = [
+        trial(0, lane, run, name, name)
+        for name, seconds in (("low", 1.1), ("high", 1.0))
+        for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(seconds)))
+    ]
+    notes = [note.text for note in benchmark_figure(trials).layout.annotations]
+    assert "low \u2026 high" in notes and not {"low", "high"} & {*notes}
+
+
+def test_the_lines_of_a_sweep_have_names_and_no_legend_is_needed() -> None:
     gammas = (3, 5, "auto")
     ran = [trial(0, BASELINE, plain(2.0)), trial(0, LOOP, loop(1.0))]
     ran += [trial(0, LaneConfig("speculative", g), drafting(g, (3, 1), 0.01, 1.0, made=3)) for g in gammas]
     rows = sweep_rows(summarise(ran), one_pass=False)
     figure = sweep_figure(rows, rows[1], 16, one_pass=False)
-    notes = {words(note).split()[0]: note for note in figure.layout.annotations}
-    of_costs = {"check", "draft"}
-    assert notes.keys() == {"plain,", "measured", "predicted", "auto", "fastest:"} | of_costs
+    notes = {words(note): note for note in figure.layout.annotations}
+    (key,) = (text for name, text in titles(figure).items() if "Speed-up" in name)
+    assert {"plain", "auto", "fastest: \u03b3 3"} < notes.keys() and not figure.layout.showlegend
+    assert re.findall("--sd-([a-z]+)", key) == ["blue", "muted"] and "median run" in key and "predicted" in key
     measured, predicted, *_ = (line for line in figure.data if line.yaxis == "y")
     assert measured.line.dash != predicted.line.dash and measured.marker.symbol != predicted.marker.symbol
-    assert "--sd-blue" in notes["measured"].text and "--sd-muted" in notes["predicted"].text
-    assert not figure.layout.showlegend
-    ends = sorted(note.y for name, note in notes.items() if name not in {"fastest:"} | of_costs)
-    top = figure.layout.yaxis.range[1]
-    assert all(above - below >= 0.99 * LINE * top / 280 for below, above in pairwise(ends))
+    assert measured.cliponaxis is predicted.cliponaxis is False, "the last mark is whole"
+    low, top = figure.layout.yaxis.range
+    assert abs(notes["plain"].y - notes["auto"].y) >= 0.99 * LINE * (top - low) / FIRST
+
+
+def titles(figure: Any) -> dict[str, str]:
+    """The title above each chart of a column, with its key."""
+    notes = [note for note in figure.layout.annotations if note.yref == "paper" and note.text.startswith("<b")]
+    return {words(note): note.text.partition("<br>")[2] for note in notes}
+
+
+@pytest.mark.parametrize("with_costs", [False, True])
+def test_each_chart_of_a_sweep_names_its_axes(with_costs: bool) -> None:
+    """Above it stands what it shows, with its unit, and below it that the axis is the draft length."""
+    ran = [trial(0, BASELINE, plain(1.0)), *([trial(0, LOOP, loop(1.0))] if with_costs else [])]
+    ran.append(trial(0, LaneConfig("speculative", 4), drafting(4, (3,), 0.1, 1.0)))
+    figure = sweep_figure(sweep_rows(summarise(ran), one_pass=False), None, 16, one_pass=False)
+    axes = [figure.layout[name] for name in figure.layout if name.startswith("xaxis")]
+    assert len(axes) == len(titles(figure)) == (4 if with_costs else 3)
+    assert all(axis.title.text == ALONG and axis.showticklabels for axis in axes)
+    # No chart reaches into the title of the next one.
+    heights = sorted(axis.domain for name in figure.layout if name.startswith("yaxis") if (axis := figure.layout[name]))
+    assert all((above[0] - below[1]) * figure.layout.height >= 3 * LINE for below, above in pairwise(heights))
 
 
 @pytest.mark.parametrize("one_pass", [False, True])
@@ -152,7 +199,8 @@ def test_a_sweep_shows_what_a_round_costs_at_each_length(one_pass: bool) -> None
     assert check.y == pytest.approx([1.1, 1.4, 1.7], rel=0.02)
     assert draft.y == pytest.approx([0.4] * 3 if one_pass else [0.2, 0.8, 1.4], rel=0.03)
     assert check.marker.symbol != draft.marker.symbol
-    assert ("draft, 1 pass" if one_pass else "draft") in [words(note) for note in figure.layout.annotations]
+    (key,) = (text for name, text in titles(figure).items() if "Cost" in name)
+    assert ("draft, 1 pass<" if one_pass else "draft<") in key
     assert figure.layout.xaxis.range[1] == 7.5
     for row, passes in zip(rows[1:], (1, 1, 1) if one_pass else (1, 4, 7), strict=True):
         j = row.judgement
@@ -162,7 +210,7 @@ def test_a_sweep_shows_what_a_round_costs_at_each_length(one_pass: bool) -> None
 def test_without_our_loop_a_sweep_shows_no_cost_of_a_round() -> None:
     ran = [trial(0, BASELINE, plain(1.0)), trial(0, LaneConfig("speculative", 4), drafting(4, (3,), 0.1, 1.0))]
     figure = sweep_figure(sweep_rows(summarise(ran), one_pass=False), None, 16, one_pass=False)
-    assert not [line for line in figure.data if line.yaxis == "y4"] and figure.layout.height == 500
+    assert not [line for line in figure.data if line.yaxis == "y4"]
 
 
 @pytest.mark.parametrize("places", [[], [5], [5, 5, 5], [1, 2, 90, 91], [99, 0, 100], list(range(40))])
@@ -203,12 +251,12 @@ def test_the_map_shows_lines_region_and_points() -> None:
     """Points are hollow where speculation was slower. The dashed line is the papers', with v = 1."""
     points = [Point("a", SPECULATIVE, 0.1, 0.8, 2.0), Point("<b>", SPECULATIVE, 0.12, 0.2, 0.8, loses=True)]
     figure = map_figure(points, dict.fromkeys(FREE, 1.3))
-    line, region, paper, dots, _ = figure.data
+    line, region, paper, dots, *_ = figure.data
     assert region.fill == "tonexty" and paper.line.dash and tuple(dots.marker.symbol) == ("star", "star-open")
     assert paper.x[-1] * 100 == pytest.approx(paper.y[-1]) and line.y[0] > paper.y[0]
     notes = [note.text for note in figure.layout.annotations]
     assert [shape.name for shape in figure.data if shape.showlegend is not False] == [
-        "break-even, v = 1.30 (measured)", "break-even, v = 1", SPECULATIVE.label,
+        "break-even, v = 1.30 (measured)", "break-even, v = 1", SPECULATIVE.label, LOSES,
     ]  # fmt: skip
     assert "<i>speculation pays</i>" in notes and "<i>speculation does not pay</i>" in notes
     assert "a" in notes and "&lt;b&gt;" in notes
@@ -221,6 +269,11 @@ def test_without_a_v_above_1_the_map_has_one_line(growth: dict[int, float]) -> N
     """Also where the measured v says that no length pays."""
     figure = map_figure([Point("a", SPECULATIVE, 0.1, 0.8, 2.0)], growth)
     assert len(figure.data) == 4 and figure.data[0].name == "break-even, v = 1"
+
+
+def test_a_map_without_a_loss_says_nothing_of_hollow_points() -> None:
+    figure = map_figure([Point("a", SPECULATIVE, 0.1, 0.8, 2.0)], {})
+    assert LOSES not in [line.name for line in figure.data]
 
 
 def test_block_drafters_have_a_line_of_their_own() -> None:
