@@ -335,8 +335,9 @@ def test_what_the_thread_costs_is_measured_without_a_draft_too(pair) -> None:
     assert found.keys() == {"generate"} and len(found["generate"]) == 2
 
 
-def test_a_stopped_measurement_tells_what_its_verdict_counts(pair) -> None:
+def test_a_stopped_measurement_tells_what_its_verdict_counts(pair, monkeypatch) -> None:
     """If the second run is stopped, the lanes are compared on the first run, which all of them have."""
+    monkeypatch.setattr("specdec.ui.tabs.measurement.CHART_EVERY", 0.0)  # so that it can be stopped after any call
     asked, stop = plan(runs=3), Event()
     statuses = []
     turn = JobContext(SimpleNamespace(pair=pair), lambda task: task.run(pair), stop)

@@ -26,7 +26,8 @@ def waterfall_figure(found: Judgement) -> go.Figure:
 
     Drawn from top to bottom, so that the steps' names are horizontal on a phone too.
     """
-    names = [shown(name) + NEAR for name in [*(name for name, _ in found.steps), "Speculative"]]
+    steps = [*(name for name, _ in found.steps), "Speculative"]
+    names = ["<br>".join(line + NEAR for line in shown(name).split("<br>")) for name in steps]
     values = [1e3 * seconds for _, seconds in found.steps]
     total = sum(values)
     ends = list(accumulate(values))

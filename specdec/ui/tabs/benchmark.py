@@ -135,23 +135,22 @@ class BenchTab:
 
     def _measure(self, context: JobContext, plan: Plan, before: TextFile | None) -> Iterator[Values]:
         measured = Measurement(context, plan, self._limits, before)
-        for text, draw in measured.steps():
-            results = measured.results
-            yield {self._buttons.status: text} | (self._shown(results, HERE, draw) if results else {})
+        for text, results in measured.steps():
+            yield {self._buttons.status: text} | (self._shown(results, HERE) if results else {})
         if results := measured.results:
             yield self._ending(results, measured.text)
 
-    def _shown(self, results: Results, origin: Origin, draw: bool) -> Values:
+    def _shown(self, results: Results, origin: Origin) -> Values:
         plan = results.plan
         notes = [provenance.prompts(plan.chosen, len(plan.prompts)), f"{plan_settings(plan)}."]
         if results.about["pair"]["name"] == "embedded" and plan.chosen.name != NAME:
             notes.append(KNOWN)
-        figure = benchmark_figure(results.trials) if draw else None
+        figure = benchmark_figure(results.trials)
         return self._findings.show(results, origin, _tables(results.trials), figure, notes)
 
     def _finished(self, results: Results, origin: Origin) -> Values:
         """A finished benchmark that is opened: verdict, chart, table and explanation."""
-        return self._shown(results, origin, True) | self._findings.explain(results)
+        return self._shown(results, origin) | self._findings.explain(results)
 
     def _ending(self, results: Results, text: str) -> Values:
         about, found = results.about, results.trials

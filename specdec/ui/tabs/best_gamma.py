@@ -128,31 +128,30 @@ class GammaTab:
 
     def _sweep(self, context: JobContext, plan: Plan) -> Iterator[Values]:
         measured = Measurement(context, within(plan, longest_draft(context.slot.facts)), self._limits)
-        for text, draw in measured.steps():
-            results = measured.results
-            yield {self._buttons.status: text} | (self._shown(results, HERE, draw) if results else {})
+        for text, results in measured.steps():
+            yield {self._buttons.status: text} | (self._shown(results, HERE) if results else {})
         if (results := measured.results) is None:
             return
         yield {self._files: offered({RESULTS: measured.text}), self._link: self._opening.value(results)}
         if ending := self._ending(context, results):
             yield ending
 
-    def _shown(self, results: Results, origin: Origin, draw: bool) -> Values:
-        """Verdict and table, and the chart if it must be drawn again."""
+    def _shown(self, results: Results, origin: Origin) -> Values:
+        """Verdict, and the chart and the table if a draft length was measured."""
         plan, found = results.plan, results.trials
         facts = results.about["pair"]
         rows = sweep_rows(summarise(found), takes_one_pass(facts))
         best = marked(rows, found, plan)
         figure = None
-        if draw and rows:
+        if rows:
             longest = max((gamma for _, gamma in plan.configs if isinstance(gamma, int)), default=0)
             figure = sweep_figure(rows, None if best is None else rows[best], longest, takes_one_pass(facts))
         notes = filter(None, [block_note(facts), theory_note(rows)])
-        return self._findings.show(results, origin, _tables(rows, best), figure, notes)
+        return self._findings.show(results, origin, _tables(rows, best) if rows else "", figure, notes)
 
     def _finished(self, results: Results, origin: Origin) -> Values:
         """A finished sweep that is opened: verdict, chart, table and explanation."""
-        return self._shown(results, origin, True) | self._findings.explain(results)
+        return self._shown(results, origin) | self._findings.explain(results)
 
     def _ending(self, context: JobContext, results: Results) -> Values:
         """The end of a whole sweep: why the fastest draft length is fastest, and the code that uses it."""

@@ -60,8 +60,7 @@ LOOK_AT = (
     "Each group of bars is one way in which \u201c{prompt}\u201d goes on. If nothing is lost, the blue bar ends in "
     "the grey band in 19 of 20 groups. The hatched bar, of the lossy version, often ends outside."
 )
-
-
+_LOOK = html.paragraph(LOOK_AT.format(prompt=PROMPT))
 _KEPT = Kept("recorded_lossless.json", read_losslessness, read_losslessness, losslessness_text)
 
 
@@ -131,6 +130,7 @@ class LosslessTab:
                     if step.common and now - charted > CHART_EVERY:
                         charted = now
                         values[self._plot] = self._chart(step.common, step.draws, lane)
+                        values[self._verdict] = _LOOK
                     yield values
 
     def _shown(self, record: LosslessnessRecord, origin: Origin) -> Values:
@@ -141,7 +141,7 @@ class LosslessTab:
         if found.steps is not None:
             table += html.table_html(steps_table(found.steps))
         return {
-            self._verdict: told + html.paragraph(LOOK_AT.format(prompt=PROMPT)),
+            self._verdict: told + _LOOK,
             self._plot: self._chart(found.common, found.draws, found.lane),
             self._table: html.folded("How the test works, and its figures", html.paragraph(METHOD) + table),
         }

@@ -39,9 +39,9 @@ from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done, followed
 from specdec.ui.tabs.cost_map import CostMap
 
 Values = dict[Any, Any]  # by component
-CHART_EVERY = 2.0  # the least seconds between two charts of a running measurement
+CHART_EVERY = 2.0  # the least seconds between two results that a running measurement shows
 
-# During a measurement its fragments are replaced after every call. What a person has opened in them stays open.
+# During a measurement its fragments are replaced again and again. What a person has opened in them stays open.
 _KEEP_FOLDS = """
 const open = new Set(), folds = () => [...element.querySelectorAll("details")];
 const note = ({ target }) => open[target.open ? "add" : "delete"](folds().indexOf(target));
@@ -238,15 +238,18 @@ class Measurement:
         assert self._lines is not None  # there are results by now
         return self._lines.write(self._found)
 
-    def steps(self) -> Iterator[tuple[str, bool]]:
-        """Measure. Yield a status after each call, and whether it is time to draw the chart again.
+    def steps(self) -> Iterator[tuple[str, Results | None]]:
+        """Measure. Yield a status, and the results so far; None until two calls can be compared.
+
+        After that it yields not after each call but every ``CHART_EVERY`` seconds, so that status, verdict, chart and
+        table are always of the same calls.
 
         It yields only between two calls, so that showing results costs no call any time. It ends when the job is
         stopped or the page's limit is reached; the last status says so.
         """
         found, planned, done = self._found, len(self._plan), 0
-        first, drawn_at = 0.0, float("-inf")
-        yield html.status("Warming up."), False
+        first, shown_at = 0.0, float("-inf")
+        yield html.status("Warming up."), None
         with closing(self._context.run_task(self._task)) as steps:
             for step in steps:
                 if isinstance(step, Begun):
@@ -261,18 +264,19 @@ class Measurement:
                     rest = f"; the verdict uses {counted:,} calls, of runs that all lanes finished" * (
                         counted < len(found)
                     )
-                    yield html.status(f"{why}: {len(found):,} of {planned:,} calls done{rest}."), True
+                    yield html.status(f"{why}: {len(found):,} of {planned:,} calls done{rest}."), self.results
                     return
                 if isinstance(step, Trial):
                     now = time.monotonic()
                     first = first or now  # from here on without the warm-up
                     each = (now - first) / (done - 1) if done > 1 else None
                     text = sentences.calls_left(len(found), planned, each)
-                    # A single call could not be compared.
-                    if due := len(found) > 1 and now - drawn_at > CHART_EVERY:
-                        drawn_at = now
-                    yield html.status(text, len(found) / planned), due
-        yield "", True
+                    if len(found) == 1:
+                        yield html.status(text, len(found) / planned), None
+                    elif now - shown_at > CHART_EVERY:
+                        shown_at = now
+                        yield html.status(text, len(found) / planned), self.results
+        yield "", self.results
 
     def _ended(self) -> str:
         """Why there is no further call; empty if there is no reason."""

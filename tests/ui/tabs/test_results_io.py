@@ -15,6 +15,7 @@ from judged import loop, plain, plan, trial
 
 from specdec.errors import InvalidInput
 from specdec.lanes.table import BASELINE, LOOP
+from specdec.measure.kept import Begun
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.measure.results.format import figures_only, read_results
 from specdec.measure.results.losslessness import losslessness_text, read_losslessness
@@ -151,9 +152,9 @@ def test_what_there_is_to_do_follows_the_fields() -> None:
             benchmark._size(*fields)
 
 
-@pytest.mark.parametrize("every, drawn", [(0.0, 5), (1000.0, 1)])
-def test_the_chart_grows_at_most_every_so_often(monkeypatch, every: float, drawn: int) -> None:
-    """The chart grows from the second call on, not too often, and always at the end."""
+@pytest.mark.parametrize("every, told", [(0.0, [2, 3, 4, 5, 6]), (1000.0, [2])])
+def test_status_and_results_of_a_measurement_are_of_the_same_calls(monkeypatch, every: float, told: list[int]) -> None:
+    """They are shown together, from the second call on, not too often, and always at the end."""
     monkeypatch.setattr("specdec.ui.tabs.measurement.CHART_EVERY", every)
     asked = plan((BASELINE, LOOP), runs=3)
     made = [trial(run, e, plain(0.01) if e == BASELINE else loop(0.01)) for run in range(3) for e in asked.configs]
@@ -162,9 +163,11 @@ def test_the_chart_grows_at_most_every_so_often(monkeypatch, every: float, drawn
         pair=None, seconds=1.0, counts={}, stop=threading.Event(), run_task=lambda task: _steps(made)
     )
     steps = list(Measurement(context, asked, LOCAL).steps())
-    assert [draw for _, draw in steps].count(True) == drawn + 1
-    assert [draw for _, draw in steps][:2] == [False, False] and steps[-1] == ("", True)
+    assert [results for _, results in steps[:2]] == [None, None]
     assert "1 of 6 calls." in steps[1][0] and "left" in steps[2][0]
+    *growing, (text, whole) = [(text, len(results.trials)) for text, results in steps if results]
+    assert [calls for _, calls in growing] == told and (text, whole) == ("", 6)
+    assert all(f"{calls} of 6 calls" in text for text, calls in growing)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -194,5 +197,5 @@ def test_the_first_answer_of_a_measurement_names_the_loaded_pair(fails: bool) ->
 
 
 def _steps(made):
-    yield None
+    yield Begun(SimpleNamespace(about={}), [])
     yield from made
