@@ -127,7 +127,7 @@ def preview(page) -> None:
 
 
 def readme(browser, address: str, folder: Path) -> None:
-    """The README's pictures: a race of five runs, one of its rounds, a sweep, and the race on a phone."""
+    """The README's pictures: a race of five runs, one of its rounds, the recorded sweep, and the race on a phone."""
     with visit(browser, address, viewport={"width": 1440, "height": 900}) as page:
         open_page(page, address)
         preview(page)
@@ -136,19 +136,7 @@ def readme(browser, address: str, folder: Path) -> None:
         page.evaluate("window.scrollTo(0, 0)")
         page.screenshot(path=folder / "page-light.png")
         page.locator(".sd-card").screenshot(path=folder / "round.png")
-        page.click('button[role=tab]:has-text("Best gamma")')
-        page.wait_for_timeout(500)
-        page.click("#sd-gamma-start")
-        # Until then the tab shows the recorded result.
-        page.wait_for_selector("#sd-gamma-verdict :text('Measured on this machine')", timeout=10 * WAIT)
-        page.wait_for_selector("#sd-gamma-start:visible", timeout=10 * WAIT)
-        page.wait_for_selector("#sd-gamma-plot .main-svg")
-        page.wait_for_timeout(500)
-        boxes = [page.locator(name).bounding_box() for name in ("#sd-gamma-verdict", "#sd-gamma-plot")]
-        top, bottom = boxes[0]["y"], boxes[1]["y"] + boxes[1]["height"]
-        scrolled = page.evaluate("window.scrollY")
-        clip = {"x": boxes[0]["x"] - 20, "y": top + scrolled, "width": boxes[0]["width"] + 40, "height": bottom - top}
-        page.screenshot(path=folder / "best-gamma.png", full_page=True, clip=clip)
+        best_gamma(page, folder)
     phone = browser.new_context(
         viewport={"width": 390, "height": 844}, device_scale_factor=2, color_scheme="dark"
     ).new_page()
@@ -158,6 +146,18 @@ def readme(browser, address: str, folder: Path) -> None:
     phone.wait_for_timeout(500)
     phone.screenshot(path=folder / "phone.png")
     phone.context.close()
+
+
+def best_gamma(page, folder: Path) -> None:
+    """The recorded sweep, which is that of an idle machine whenever the picture is taken."""
+    page.click('button[role=tab]:has-text("Best gamma")')
+    page.wait_for_selector("#sd-gamma-plot .main-svg")
+    page.wait_for_timeout(500)
+    boxes = [page.locator(name).bounding_box() for name in ("#sd-gamma-verdict", "#sd-gamma-plot")]
+    top, bottom = boxes[0]["y"], boxes[1]["y"] + boxes[1]["height"]
+    scrolled = page.evaluate("window.scrollY")
+    clip = {"x": boxes[0]["x"] - 20, "y": top + scrolled, "width": boxes[0]["width"] + 40, "height": bottom - top}
+    page.screenshot(path=folder / "best-gamma.png", full_page=True, clip=clip)
 
 
 def repeat(page) -> None:
