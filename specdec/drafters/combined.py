@@ -45,7 +45,7 @@ class Combined(DraftMethod):
 
     kind: ClassVar[str] = "combined"
     label: ClassVar[str] = "Copy, else guess"
-    about: ClassVar[str] = "copies where the text repeats; elsewhere a model, a head or layers guess"
+    about: ClassVar[str] = "copies where the text repeats; elsewhere another way guesses"
     form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "prompt-lookup+early-exit:3"
 

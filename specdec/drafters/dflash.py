@@ -47,7 +47,7 @@ class DFlash(TrainedHead):
 
     kind: ClassVar[str] = "dflash"
     label: ClassVar[str] = "DFlash head"
-    about: ClassVar[str] = "a few layers, trained for one target, guess a whole block in one pass"
+    about: ClassVar[str] = "a few layers, trained for one target, guess a block at once"
     form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "dflash:z-lab/Qwen3-8B-DFlash-b16"
     weights: ClassVar[type[DFlashHead]] = DFlashHead

@@ -124,7 +124,7 @@ class DSpark(DFlash):
 
     kind: ClassVar[str] = "dspark"
     label: ClassVar[str] = "DSpark head"
-    about: ClassVar[str] = "a DFlash head whose guesses each follow from the guess before"
+    about: ClassVar[str] = "as a DFlash head, but each guess follows from the one before"
     form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "dspark:deepseek-ai/dspark_qwen3_8b_block7"
     weights: ClassVar[type[DFlashHead]] = DSparkHead

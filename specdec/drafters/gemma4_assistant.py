@@ -35,7 +35,7 @@ class Gemma4Assistant(TrainedHead):
 
     kind: ClassVar[str] = "gemma4-assistant"
     label: ClassVar[str] = "Gemma 4 assistant"
-    about: ClassVar[str] = "a few layers without a cache, trained for one Gemma 4, attend to its keys and values"
+    about: ClassVar[str] = "a few layers, trained for one Gemma 4, read its keys and values"
     form: ClassVar[str] = form_of(kind)
     noun: ClassVar[str] = "assistant"
     example: ClassVar[str] = "gemma4-assistant:google/gemma-4-E2B-it-assistant"

@@ -40,7 +40,7 @@ class Mtp(DraftMethod):
 
     kind: ClassVar[str] = "mtp"
     label: ClassVar[str] = "MTP layers"
-    about: ClassVar[str] = "layers that the target was trained with to guess further tokens"
+    about: ClassVar[str] = "further layers that the target was trained with"
     form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "mtp"
 

@@ -35,7 +35,7 @@ class PromptLookup(DraftMethod):
 
     kind: ClassVar[str] = "prompt-lookup"
     label: ClassVar[str] = "Prompt lookup"
-    about: ClassVar[str] = "copies what followed the last words earlier in the text; costs next to nothing"
+    about: ClassVar[str] = "copies what followed the last words before; nearly free"
     form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "prompt-lookup"
 

@@ -34,7 +34,7 @@ class Recycling(DraftMethod):
 
     kind: ClassVar[str] = "recycling"
     label: ClassVar[str] = "Token recycling"
-    about: ClassVar[str] = "the target's own earlier choices after each token, also those after wrong guesses"
+    about: ClassVar[str] = "the target's own earlier choices after the same token"
     form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "recycling"
 

@@ -23,7 +23,7 @@ from specdec.drafters.recycling import Recycling
 from specdec.drafters.suffix import Suffix
 from specdec.errors import InvalidInput, quoted
 
-# In the order of the page's choices: a draft model, what needs nothing but the target, what was trained for a target.
+# A draft model, what needs nothing but the target, what was trained for a target.
 METHODS: tuple[type[DraftMethod], ...] = (
     DraftModel, PromptLookup, Suffix, Recycling, EarlyExit, Combined, Mtp, Eagle3, DFlash, DSpark, Gemma4Assistant,
 )  # fmt: skip

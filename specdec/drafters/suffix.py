@@ -30,7 +30,7 @@ class Suffix(DraftMethod):
 
     kind: ClassVar[str] = "suffix"
     label: ClassVar[str] = "Suffix decoding"
-    about: ClassVar[str] = "copies what followed the same words earlier; the longer the match, the more"
+    about: ClassVar[str] = "as prompt lookup; copies more where the match is longer"
     form: ClassVar[str] = form_of(kind)
     example: ClassVar[str] = "suffix"
 

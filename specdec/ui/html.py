@@ -95,6 +95,12 @@ _TEMPLATES = """
 <span>guesses </span>at once. Same result, fewer waits.</p></header>
 {% endmacro %}
 
+{% macro all_methods(count) %}
+<button type="button" class="sd-asLink" aria-controls="sd-method" aria-expanded="false">
+{{- "" }}<span class="sd-folded">Show all {{ count }}</span>
+{{- "" }}<span class="sd-unfolded">Show the usual ones</span></button>
+{% endmacro %}
+
 {% macro save_chart() %}
 <p>Save this chart: <button type="button" class="sd-asLink" value="png">PNG</button>
 <button type="button" class="sd-asLink" value="svg">SVG</button></p>
@@ -189,6 +195,11 @@ def facts(found: Iterable[Figure]) -> str:
 def header(pair: str, change: str) -> str:
     """The top of the page, with the pair in words. ``change`` is the text of the button to change it."""
     return _HTML.header(pair, change).strip()
+
+
+def all_methods(count: int) -> str:
+    """The button that shows all ``count`` ways to draft."""
+    return _HTML.all_methods(count).strip()
 
 
 def save_chart() -> str:

@@ -25,7 +25,9 @@ ASSETS = Path(__file__).parent / "assets"
 SHIPPED = ASSETS / "recordings"
 ENTRY = ASSETS / "static" / "static.js"
 # The last one replaces what needs a wide screen.
-STYLES = ("colours", "page", "verdict", "texts", "replay", "rounds", "tabs", "how", "share", "narrow", "wide")
+STYLES = (
+    "colours", "page", "pair_panel", "verdict", "texts", "replay", "rounds", "tabs", "how", "share", "narrow", "wide",
+)  # fmt: skip
 TITLE = "Speculative decoding, recorded"
 # The recorded races that ship, by the file's name, with their titles.
 RECORDED = {

@@ -56,6 +56,14 @@ def pick(page, name: str) -> None:
     page.click(f'[role=option]:has-text("{name}")')
 
 
+def method(page, name: str) -> None:
+    """Choose a way to draft, of all if it is not among the usual ones."""
+    way = page.locator(f'#sd-method label:has-text("{name}")')
+    if not way.is_visible():
+        page.click("#sd-methods-all button")
+    way.click()
+
+
 def report(page, pattern: str) -> str:
     """Wait until the panel shows this text."""
     page.wait_for_function(
@@ -169,9 +177,9 @@ def test_what_is_typed_into_the_pair_panel_stays(page):
     pick(page, "Another pair")
     page.fill("#sd-target input", "/nowhere/mine")
     page.fill("#sd-draft input", "/nowhere/other")
-    page.click('#sd-method label:has-text("Early exit")')
+    method(page, "Early exit")
     page.wait_for_selector("#sd-draft input[placeholder='early-exit:3']")
-    page.click('#sd-method label:has-text("Draft model")')
+    method(page, "Draft model")
     pick(page, "embedded")
     page.wait_for_selector("#sd-target", state="detached")
     pick(page, "Another pair")
@@ -187,6 +195,25 @@ def test_what_is_typed_into_the_pair_panel_stays(page):
 
 
 @pytest.mark.full
+def test_the_panel_shows_few_ways_to_draft_and_load_is_near(browser, address):
+    """On a phone Load is in view at once, and again as soon as one of all ways is chosen, which then stays shown."""
+    with visit(browser, address, viewport={"width": 390, "height": 844}) as page:
+        open_page(page, address)
+        unfold(page, "#sd-change")
+        ways = page.locator("#sd-method label:visible")
+        assert ways.count() == 4 and "The pair's own draft" in ways.first.inner_text()
+        loads = "document.querySelector('#sd-load').getBoundingClientRect().bottom"
+        assert page.evaluate(loads) < 844
+        page.click("#sd-methods-all button")
+        assert ways.count() == 11 and page.evaluate(loads) > 844
+        ways.filter(has_text="Early exit").click()
+        page.wait_for_function(f"{loads} < innerHeight && {loads} > 0")
+        assert ways.count() == 5 and page.locator("#sd-method label:has-text('Early exit') input").is_checked()
+        ways.filter(has_text="Prompt lookup").click()
+        page.wait_for_selector("#sd-method label:has-text('Early exit')", state="hidden")
+
+
+@pytest.mark.full
 def test_drafting_without_a_second_model(page, monkeypatch):
     """The embedded target drafts for itself, as many tokens as pay, and the greedy text stays the same.
 
@@ -194,7 +221,7 @@ def test_drafting_without_a_second_model(page, monkeypatch):
     """
     unfold(page, "#sd-change")
     pick(page, "embedded")
-    page.click('#sd-method label:has-text("Early exit")')
+    method(page, "Early exit")
     page.click("#sd-load")
     report(page, "Loaded: ")
     edit(page)

@@ -18,6 +18,7 @@ import { Status } from "./lib/status.js";
 import { onTab, tabShown, walkTabs } from "./lib/tabs.js";
 import { explainWords } from "./lib/words.js";
 import { follow } from "./address_router.js";
+import { listenToPanel } from "./pair_panel.js";
 
 const [LEAST_RUNS, MOST_RUNS] = [3, 5]; // of a short race, as in specdec/report/verdict.py
 const GREETING = ["startup", "recording"]; // origins of a race that the page shows by itself; any other race replaces it
@@ -167,16 +168,7 @@ class View {
       event.preventDefault();
       if (!state.running) document.querySelector("#sd-run").click();
     });
-    document.addEventListener("click", (event) => {
-      if (event.target.closest?.(".sd-changePair")) changing(!document.body.classList.contains("sd-changing"));
-      else if (event.target.closest?.("#sd-change-close")) changing(false);
-    });
-    document.addEventListener("keydown", ({ key, target }) => {
-      if (key !== "Escape" || !document.body.classList.contains("sd-changing")) return;
-      const part = /** @type {Element} */ (target);
-      // Escape closes an open list of the panel first.
-      if (part.closest("#sd-change, #sd-header") && !part.matches("#sd-change [aria-expanded=true]")) changing(false);
-    });
+    listenToPanel();
   }
 
   // New lines of a race that runs here. `text` has all of them when the race has ended.
@@ -386,12 +378,4 @@ class View {
     this.#wanted = { settings: this.#race.begin.settings, repeat };
     this.again();
   }
-}
-
-// Opens or closes the panel of pairs. When it closes, the keyboard goes back to the button that opens it.
-function changing(open) {
-  document.body.classList.toggle("sd-changing", open);
-  const opener = document.querySelector(".sd-changePair");
-  opener?.setAttribute("aria-expanded", String(open));
-  if (!open) opener?.focus({ preventScroll: true });
 }

@@ -32,6 +32,9 @@ from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
 
 OWN = "Another pair"
 ARROW = re.compile(r"\s*(?:<-|\u2190)\s*")  # between target and draft in a pair that is typed into the list's field
+# The kinds of drafts that most engines offer. The others are shown when somebody asks for all.
+FIRST = ("model", "prompt-lookup", "eagle3", "mtp")
+CHECK = "Check says what to expect, and loads nothing."
 SETS = "Send every prompt as a chat message. If off, only conversations are."
 STEP = 0.25  # seconds between two messages about a load
 _PRESETS = {preset.name: preset for preset in PRESETS}
@@ -48,7 +51,8 @@ class PairPanel:
 
     def __init__(self, slot: Slot, limits: Limits, startup: StartupRace):
         self._slot, self._limits, self._startup = slot, limits, startup
-        self._methods = registry.methods(others=not limits.public)
+        offered = registry.methods(others=not limits.public)
+        self._methods = sorted(offered, key=lambda row: (*FIRST, row.kind).index(row.kind))
         self.preset = gr.Dropdown(
             [*_PRESETS, *([OWN] if limits.pairs == "any" else [])],
             value=PRESETS[0].name,
@@ -58,30 +62,36 @@ class PairPanel:
             allow_custom_value=limits.pairs == "any",
             filterable=limits.pairs == "any",
         )
-        self.method = gr.Radio(
-            [(f"{row.label}\n{row.about}".strip(), row.label) for row in self._methods],
-            value=self._methods[0].label,
-            label="Draft method",
-            elem_id="sd-method",
-        )
+        self._about = gr.HTML(_preset_line(PRESETS[0].name), elem_id="sd-preset-about", apply_default_css=False)
+        with gr.Column(elem_id="sd-methods"):
+            gr.HTML(html.all_methods(len(self._methods)), elem_id="sd-methods-all", apply_default_css=False)
+            self.method = gr.Radio(
+                self._choices(PRESETS[0].name),
+                value=self._methods[0].label,
+                label="Draft method",
+                elem_id="sd-method",
+            )
         with gr.Row():
             self.target = gr.Textbox(
                 label="Target: hub id, folder or GGUF file", max_lines=1, elem_id="sd-target", visible=False
             )
             self.draft = gr.Textbox(label="Draft", max_lines=1, elem_id="sd-draft", visible=False)
-        with gr.Row():
-            self.look = gr.Button("Check", elem_id="sd-check")
+        with gr.Row(elem_id="sd-change-acts"):
             self.load = gr.Button("Load", elem_id="sd-load")
+            self.look = gr.Button("Check", elem_id="sd-check")
+            gr.HTML(html.note(CHECK), elem_id="sd-check-about", apply_default_css=False)
             gr.Button("Close", elem_id="sd-change-close")
-        self.report = message_place("sd-report", _preset_line(PRESETS[0].name))
+        self.report = message_place("sd-report")
         self.preset.change(
             lambda preset, method: (
                 gr.update(visible=preset == OWN),
                 gr.update(visible=self._is_written(preset, method)),
+                gr.update(choices=self._choices(preset)),
                 _preset_line(preset),
+                "",
             ),
             [self.preset, self.method],
-            [self.target, self.draft, self.report],
+            [self.target, self.draft, self.method, self._about, self.report],
             queue=False,
             **INTERNAL,
         )
@@ -179,6 +189,15 @@ class PairPanel:
         # Visitors must not reach private models, which the owner's token opens.
         return plan_pair(model, drafting, LoadOptions(token=not self._limits.public))
 
+    def _choices(self, preset: str | None) -> list[tuple[str, str]]:
+        """The ways to draft: what the page says of each, and its label. The first may be what the pair itself names."""
+        first, *others = [(f"{row.label}\n{row.about}".strip(), row.label) for row in self._methods]
+        if _names_draft(preset):
+            _, draft = _typed(preset)
+            said = f"as the pair's name says: {quoted(draft)}" if draft else DraftModel.about
+            first = (f"The pair's own draft\n{said}", first[1])
+        return [first, *others]
+
     def _row(self, method: str) -> type[DraftMethod]:
         """The way to draft with this label."""
         found = next((row for row in self._methods if row.label == method), None)
@@ -188,8 +207,7 @@ class PairPanel:
 
     def _is_written(self, preset: str | None, method: str) -> bool:
         """Whether the visitor types the way to draft; a pair of the list names its draft model itself."""
-        named = preset in _PRESETS or (preset != OWN and _typed(preset)[1])
-        return not named or self._row(method) is not DraftModel
+        return not _names_draft(preset) or self._row(method) is not DraftModel
 
 
 async def _told(jobs: JobQueue, request: gr.Request, job: Job) -> AsyncGenerator[Any, None]:
@@ -218,6 +236,11 @@ def pair_header(slot: Slot, limits: Limits) -> str:
     return html.header(provenance.pair_line(slot.facts), "your own pair" if limits.pairs == "none" else "change")
 
 
+def _names_draft(pair: str | None) -> bool:
+    """Whether a pair of the list, or one that was typed as "target <- draft", names its draft itself."""
+    return pair in _PRESETS or (pair != OWN and bool(_typed(pair)[1]))
+
+
 def _typed(pair: str | None) -> tuple[str, str]:
     """The target, and the draft or "", of a pair that was typed into the field of the list, as "target <- draft"."""
     target, draft, *_ = [*ARROW.split((pair or "").strip(), maxsplit=1), ""]
@@ -233,12 +256,12 @@ def _preset_line(name: str | None) -> str:
         said = f"Not a pair of the list. It is read as target {quoted(target)}" if target else "No pair is chosen."
         return html.note(said + (f" and draft {quoted(draft)}." if draft else "." * bool(target)))
     preset = _PRESETS[name]
-    where = "It needs no network." if preset.target is None else "It is fetched from the hub."
+    where = " It is fetched from the hub." if preset.target else ""
     terms = " Its terms must be accepted there first (HF_TOKEN)." if preset.licensed else ""
     about = "about " if preset.unchecked else ""
     size = f"{about}{gigabytes(preset.needs_bytes(2))} in 16 bits, {gigabytes(preset.needs_bytes(4))} in 32 bits"
     doubt = " This pair is taken from model cards and was not tried. Check it first." if preset.unchecked else ""
-    return html.note(f"Good for {preset.good_for}. Weights: {size}. {where}{terms}{doubt}")
+    return html.note(f"Good for {preset.good_for}. Weights: {size}.{where}{terms}{doubt}")
 
 
 def own_pair_command(space: str | None) -> str:

@@ -9,6 +9,7 @@ import gradio as gr
 import pytest
 
 import specdec
+from specdec.drafters import registry
 from specdec.drafters.combined import Combined
 from specdec.drafters.draft_model import DraftModel
 from specdec.errors import InvalidInput
@@ -56,6 +57,23 @@ def test_a_combination_names_no_model_on_a_public_page(monkeypatch) -> None:
 def test_a_pair_without_a_target_is_refused_in_words(panel, typed: str | None) -> None:
     with pytest.raises(InvalidInput, match="No target was given"):
         panel._plan(typed, None, None, "Draft model")
+
+
+@pytest.mark.parametrize(
+    ("preset", "first"),
+    [
+        ("embedded", "The pair's own draft\na smaller model guesses, one token a pass"),
+        ("Qwen3-8B <- DFlash", "The pair's own draft\nas the pair's name says: 'DFlash'"),
+        ("some/model <- suffix", "The pair's own draft\nas the pair's name says: 'suffix'"),
+        ("some/model", "Draft model\na smaller model guesses, one token a pass"),
+        (OWN, "Draft model\na smaller model guesses, one token a pass"),
+    ],
+)
+def test_the_first_way_to_draft_is_called_a_draft_model_only_where_it_is_one(panel, preset: str, first: str) -> None:
+    choices = panel._choices(preset)
+    assert choices[0] == (first, "Draft model")
+    assert [label for _, label in choices[:4]] == ["Draft model", "Prompt lookup", "EAGLE-3 head", "MTP layers"]
+    assert {label for _, label in choices} == {row.label for row in registry.methods()}
 
 
 def test_nothing_can_be_typed_into_a_fixed_list() -> None:
