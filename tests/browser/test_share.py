@@ -215,6 +215,19 @@ def test_a_recording_replays_to_the_same_text_and_figures(page, browser, address
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1024, 768), (390, 844)])
+def test_the_menu_is_whole_in_a_window(browser, address, width: int, height: int):
+    """It opens below its button, no part of it is cut, and its picture is as large as there is room for."""
+    with visit(browser, address, viewport={"width": width, "height": height}) as page:
+        open_page(page, address)
+        share(page)
+        page.wait_for_selector(".sd-codeFold")
+        box, picture = (page.locator(part).bounding_box() for part in (".sd-sharePanel", ".sd-picture canvas"))
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height
+        assert picture["width"] >= min(500, width - 80)
+
+
+@pytest.mark.full
 def test_five_blocks_of_code_fit_a_narrow_screen(browser, address):
     """Each block opens and closes by itself, and no line is cut."""
     with visit(browser, address, viewport={"width": 390, "height": 800}) as page:

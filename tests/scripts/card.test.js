@@ -1,7 +1,8 @@
 // What the picture of a race says and draws.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { cardOf, nameOf } from "../../specdec/ui/assets/share/card.js";
+import { cardOf, COLOURS, nameOf } from "../../specdec/ui/assets/share/card.js";
 import { defineFigures } from "../../specdec/ui/assets/lib/definitions.js";
 import { defineLanes } from "../../specdec/ui/assets/lib/lanes.js";
 import { Race } from "../../specdec/ui/assets/race/race.js";
@@ -63,6 +64,13 @@ test("a bar holds every round after the first token, its passes within its time"
   const [round] = lanes[1].rounds;
   assert.deepEqual(round.kinds, ["accepted", "correction"]);
   assert.ok(round.draft + round.verify <= round.whole);
+});
+
+test("the picture has the colours of the page", () => {
+  const style = readFileSync(new URL("../../specdec/ui/assets/styles/colours.css", import.meta.url), "utf8");
+  const light = style.slice(style.indexOf(":root"), style.indexOf(".dark"));
+  for (const [name, colour] of Object.entries(COLOURS))
+    assert.equal(light.match(`--sd-${name}: ([^;]*);`)?.[1], colour, name);
 });
 
 test("an address that only this machine can open is not named", () => {

@@ -6,16 +6,26 @@ import { firstSentence } from "../lib/sentences.js";
 import { kindsOf } from "../race/race.js";
 
 export const [WIDTH, HEIGHT] = [1200, 630];
-const SMALLEST = 15; // pixels of a letter's height
+const SMALLEST = 18; // pixels of a letter's height: a post shows the picture at half its size
 const LEFT = 56;
 const RIGHT = WIDTH - LEFT;
-const BAR = { left: 250, right: 1040, height: 28, cell: 9 }; // of a lane; its seconds are to the right of it
-const INK = "#1f2937";
-const MUTED = "#5b6472";
-const BLUE = "#1d5fb8";
-const RULE = "#e5e7eb";
-const PASS = { plain: "#5b6472", draft: "#7fb0ea", verify: BLUE, rest: "#d5dae1" };
-const CELL = { accepted: "#a9cdf6", correction: "#f0a030", bonus: "#374151", target: "#c3c9d2", unknown: "#c3c9d2" };
+const BAR = { left: 280, right: 1040, height: 26 }; // of a lane; its seconds are to the right of it
+const LANES_TOP = 306;
+// The colours of the page in light, by the names of its style.
+export const COLOURS = {
+  ink: "#1f2937",
+  muted: "#5b6472",
+  blue: "#1d5fb8",
+  rule: "#e5e7eb",
+  plain: "#5b6472",
+  mark: "#374151",
+  "bar-draft": "#5b93d8",
+  "bar-verify": "#1d5fb8",
+  "bar-rest": "#7b8494",
+  "correction-mark": "#9a5200",
+};
+const { ink: INK, muted: MUTED, blue: BLUE, rule: RULE } = COLOURS;
+const CELLS = { accepted: "bar-draft", correction: "correction-mark" }; // of a token; a bonus token is an outline
 const LANES = { generate: "Plain generate", "speculative:0": "Our loop, no draft", speculative: "Speculative" };
 const SERVERS = { generate: "Plain server", speculative: "Speculative server" };
 
@@ -45,7 +55,8 @@ function barOf(lane) {
   const rounds = lane.rounds.slice(1).map((round, at) => {
     const whole = lane.seconds[at + 1] - lane.seconds[at];
     const draft = Math.min(whole, round.draft_seconds ?? 0);
-    const verify = Math.min(whole - draft, round.verify_seconds ?? whole);
+    const check = round.draft === null ? 0 : (round.verify_seconds ?? whole); // not every lane tells its passes
+    const verify = Math.min(whole - draft, check);
     return { start: lane.seconds[at], whole, draft, verify, kinds: kindsOf(round) };
   });
   const seconds = lane.end?.duration ?? `${lane.duration.toFixed(2)}\u00a0s`;
@@ -88,10 +99,10 @@ export function drawCard(canvas, card, family) {
   drawFigures(card, write);
   drawLanes(pen, card.lanes, write);
   pen.fillStyle = RULE;
-  pen.fillRect(LEFT, 540, RIGHT - LEFT, 1);
-  write(card.pair, LEFT, 574, 20, { weight: 600 });
-  const place = write(card.address, RIGHT, 604, 20, { weight: 600, width: 480, align: "right" });
-  write(card.origin.join(" \u00b7 "), LEFT, 604, 18, { colour: MUTED, width: RIGHT - LEFT - place - 32 });
+  pen.fillRect(LEFT, 530, RIGHT - LEFT, 1);
+  write(card.pair, LEFT, 566, 22, { weight: 600 });
+  const place = write(card.address, RIGHT, 601, 22, { weight: 600, width: 480, align: "right" });
+  write(card.origin.join(" \u00b7 "), LEFT, 601, 22, { colour: MUTED, width: RIGHT - LEFT - place - 32 });
 }
 
 // The factor as large as it gets, and beside it the sentence in as many lines as it needs.
@@ -109,65 +120,81 @@ function drawVerdict(pen, { factor, faster, sentence, doubt }, write, family) {
   if (lines.length > fitting) lines = [...lines.slice(0, fitting - 1), lines.slice(fitting - 1).join(" ")];
   const top = 113 - ((lines.length - 1) * size * 1.25) / 2 + size * 0.35;
   lines.forEach((line, at) => write(line, x, top + at * size * 1.25, size, { weight: 600 }));
-  if (doubt) write(doubt, x, 196, 19, { colour: MUTED });
+  if (doubt) write(doubt, x, 198, 22, { colour: MUTED });
 }
 
 function drawFigures({ figures }, write) {
   const wide = (RIGHT - LEFT) / 4;
   figures.forEach(([value, label], at) => {
     const x = LEFT + at * wide;
-    write(value, x, 236, 34, { weight: 700, width: wide - 24 });
-    write(label, x, 264, 19, { colour: MUTED, width: wide - 24 });
+    write(value, x, 248, 38, { weight: 700, width: wide - 24 });
+    write(label, x, 278, 23, { colour: MUTED, width: wide - 24 });
   });
 }
 
 // A bar for each lane, all on one scale: a block for each pass, as wide as its time, and a cell below for each token.
+// The lanes as the page's strip draws them: each pass as wide as its time, and its tokens below it.
 function drawLanes(pen, lanes, write) {
   const longest = Math.max(...lanes.map((lane) => lane.duration)) || 1;
   const at = (seconds) => BAR.left + (seconds / longest) * (BAR.right - BAR.left);
-  lanes.forEach((lane, row) => {
-    const y = 306 + row * 66;
+  let top = LANES_TOP;
+  for (const lane of lanes) {
     const strong = lane.key === "speculative";
-    write(lane.label, LEFT, y + 20, 19, { weight: strong ? 700 : 400, width: BAR.left - LEFT - 16 });
-    for (const round of lane.rounds) drawRound(pen, lane, round, at, y);
-    write(lane.seconds, at(lane.duration) + 12, y + 20, 19, { weight: strong ? 700 : 400 });
-  });
-  const y = 306 + lanes.length * 66 + 6;
-  let x = BAR.left;
+    const most = Math.max(1, ...lane.rounds.map(({ kinds }) => kinds.length));
+    const cell = Math.max(2, Math.min(7, Math.floor(42 / most)));
+    write(lane.label, LEFT, top + 21, 23, { weight: strong ? 700 : 400, width: BAR.left - LEFT - 16 });
+    for (const round of lane.rounds) drawRound(pen, strong, round, at, top, cell);
+    write(lane.seconds, at(lane.duration) + 12, top + 21, 23, { weight: strong ? 700 : 400 });
+    top += BAR.height + most * cell + 14;
+  }
+  drawLegend(pen, lanes, write);
+}
+
+function drawLegend(pen, lanes, write) {
   const kinds = new Set(lanes.flatMap((lane) => lane.rounds.flatMap((round) => round.kinds)));
-  const named = [
-    ...(lanes.some((lane) => lane.rounds.some((round) => round.kinds.includes("accepted")))
-      ? lanes.some((lane) => lane.server)
-        ? [[PASS.verify, "rounds of the server"]]
-        : [[PASS.draft, "draft passes"], [PASS.verify, "target passes"]] // prettier-ignore
-      : []),
-    ...[["accepted", "guess kept"], ["correction", "correction"], ["bonus", "bonus token"]] // prettier-ignore
-      .filter(([kind]) => kinds.has(kind))
-      .map(([kind, name]) => [CELL[kind], name, kind]),
-  ];
-  for (const [colour, name, kind] of named) {
-    pen.fillStyle = colour;
-    pen.fillRect(x, y + (kind ? 5 : 0), 14, kind ? BAR.cell : 14);
-    x += 22 + write(name, x + 20, y + 13, 16, { colour: MUTED }) + 22;
+  const passes = lanes.some((lane) => lane.server)
+    ? [["rounds of the server", "bar-verify"]]
+    : [["draft pass", "bar-draft"], ["target pass", "plain", "bar-verify"]]; // prettier-ignore
+  const tokens = [["accepted", "guess kept"], ["correction", "correction"], ["bonus", "bonus token"]]; // prettier-ignore
+  let x = BAR.left;
+  const name = (words) => (x += 22 + write(words, x + 22, 510, 20, { colour: MUTED }) + 24);
+  for (const [words, ...names] of kinds.has("accepted") ? passes : []) {
+    names.forEach((colour, part) => {
+      pen.fillStyle = COLOURS[colour];
+      pen.fillRect(x + (part * 16) / names.length, 495, 16 / names.length, 16);
+    });
+    name(words);
+  }
+  for (const [kind, words] of tokens) {
+    if (!kinds.has(kind)) continue;
+    drawToken(pen, kind, x + 4, 499, 10, 8);
+    name(words);
   }
 }
 
-function drawRound(pen, { key }, { start, whole, draft, verify, kinds }, at, y) {
-  const gap = at(start + whole) - at(start) > 4 ? 1 : 0;
-  const block = (from, to, colour) => {
-    pen.fillStyle = colour;
-    pen.fillRect(at(from), y, Math.max(0.3, at(to) - at(from)), BAR.height);
+function drawRound(pen, speculative, { start, whole, draft, verify, kinds }, at, top, cell) {
+  const block = (from, seconds, colour) => {
+    const wide = at(from + seconds) - at(from);
+    pen.fillStyle = COLOURS[colour];
+    pen.fillRect(at(from), top, Math.max(0.6, wide - (wide > 4 ? 1 : 0)), BAR.height);
   };
-  block(start, start + whole, PASS.rest);
-  if (draft) block(start, start + draft, PASS.draft);
-  block(start + draft, start + draft + verify, key === "generate" ? PASS.plain : PASS.verify);
-  pen.fillStyle = "#ffffff";
-  if (gap) pen.fillRect(at(start + whole) - gap, y, gap, BAR.height);
-  const wide = (at(start + whole) - at(start) - gap) / kinds.length;
-  kinds.forEach((kind, place) => {
-    pen.fillStyle = CELL[kind];
-    pen.fillRect(at(start) + place * wide, y + BAR.height + 4, wide > 4 ? wide - 1 : wide, BAR.cell);
-  });
+  if (draft) block(start, draft, "bar-draft");
+  if (verify) block(start + draft, verify, speculative ? "bar-verify" : "plain");
+  if (!draft && !verify) block(start, whole, "bar-rest");
+  const wide = Math.max(1.5, Math.min(10, at(start + whole) - at(start) - 1.5));
+  const left = at(start + draft + (verify || whole) / 2) - wide / 2;
+  kinds.forEach((kind, place) => drawToken(pen, kind, left, top + BAR.height + 3 + place * cell, wide, cell - 1));
+}
+
+function drawToken(pen, kind, x, y, wide, high) {
+  if (kind === "bonus") {
+    pen.strokeStyle = COLOURS.mark;
+    pen.lineWidth = 1;
+    pen.strokeRect(x + 0.5, y + 0.5, Math.max(0.5, wide - 1), Math.max(0.5, high - 1));
+    return;
+  }
+  pen.fillStyle = COLOURS[CELLS[kind] ?? "bar-rest"];
+  pen.fillRect(x, y, wide, high);
 }
 
 // A text that fits the width, with an ellipsis in place of what does not.

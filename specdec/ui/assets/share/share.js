@@ -1,7 +1,7 @@
 // The Share menu shares what the open tab shows. For a race: these settings, this run, a file, the code. Nothing here
 // starts a run.
 import { linkWith, resultsKey } from "../lib/address.js";
-import { button, el, narrow, save } from "../lib/dom.js";
+import { button, el, save } from "../lib/dom.js";
 import { savers } from "../lib/files.js";
 import { keepRace } from "./session_state.js";
 import { isOwn } from "./card.js";
@@ -14,7 +14,7 @@ import { askServer, menuPlace } from "../lib/server.js";
 import { onTab, tabShown } from "../lib/tabs.js";
 
 const NOTHING = "Nothing to share yet. Measure something here or open results; then their link is here.";
-const OWN = "Links to this page open only on this computer. To send a run, save it as a web page or take its picture.";
+const OWN = "These links open only on this computer. To send a run, take the picture or the web page.";
 const NO_RESULTS = "What this tab shows has no link and no file of its own.";
 
 export class Share {
@@ -25,16 +25,13 @@ export class Share {
   constructor(onFile) {
     this.settings = new Copyable("Link to these settings");
     this.run = new Copyable("Link to this run");
-    this.runWords = el("p", "sd-hint", "The link contains token texts, statuses and times, but no probabilities.");
+    this.runWords = el("p", "sd-hint", "The link has texts and times, no probabilities.");
     this.picture = new Picture();
     this.noPicture = el("p", "sd-hint", "No run is shown.");
     this.save = button("sd-action", "Download this run", () => this.#download());
     this.page = button("sd-action sd-served", "Save as a web page", () => this.#savePage());
-    this.pageWords = el(
-      "p",
-      "sd-hint sd-served",
-      "The web page is one HTML file with every view of this run. It needs no server: open it, send it, put it anywhere.",
-    );
+    const words = "The web page has every view and needs no server.";
+    this.pageWords = el("p", "sd-hint sd-served", words);
     const chooser = el("input", "sd-file");
     Object.assign(chooser, { type: "file", accept: ".jsonl", id: "sd-open" });
     chooser.addEventListener("change", async () => {
@@ -51,22 +48,15 @@ export class Share {
     this.node = el("details", "sd-share", "", [summary, (this.panel = el("div", "sd-sharePanel"))]);
     this.ofForm = served(section("These settings", this.settings.node));
     const links = [...ownWords(), this.ofForm, section("This run", this.run.node, this.runWords)];
-    const files = [
-      section("Picture", this.picture.node, this.noPicture),
-      section(
-        "File",
-        el("div", "sd-actions", "", [this.save, chooser, open, this.page]),
-        el(
-          "p",
-          "sd-hint",
-          "JSON lines with every event, probabilities included. It can be replayed here without a model.",
-        ),
-        this.pageWords,
-      ),
-    ];
+    const file = section(
+      "File",
+      el("div", "sd-actions", "", [this.page, this.save, chooser, open]),
+      this.pageWords,
+      el("p", "sd-hint", "The run's file has every event, as JSON lines."),
+    );
     // What can be sent comes first where the links are of no use to others.
-    const parts = isOwn(location.href) ? [files, links] : [links, files];
-    this.ofRace = [...parts.flat(), served(section("Code", this.code))];
+    const sent = el("div", "sd-shareSent", "", isOwn(location.href) ? [file, ...links] : [...links, file]);
+    this.ofRace = [section("Picture", this.picture.node, this.noPicture), sent, served(section("Code", this.code))];
     this.#draw();
     this.node.addEventListener("toggle", () => this.#refresh());
     onTab(() => this.#refresh());
@@ -102,7 +92,9 @@ export class Share {
     const tab = this.node.open ? tabShown() : "race";
     const parts = this.#showsRace(tab) ? this.ofRace : partsOf(tab);
     this.ofForm.hidden = tab !== "race"; // the other tab with a race has another form
-    if (parts[0] !== this.panel.firstChild) this.panel.replaceChildren(...parts);
+    if (parts[0] === this.panel.firstChild) return;
+    this.panel.replaceChildren(...parts);
+    this.panel.classList.toggle("ofRace", parts === this.ofRace);
   }
 
   // Whether the shown race is on this tab.
@@ -180,11 +172,10 @@ function codeFacts(race) {
 // The lines that decode as a run did, in a fold for each tool; or the server's message if there are none.
 export function codeFolds({ codes, problem }) {
   if (!codes) return [el("p", "sd-hint", problem)];
-  const parts = Object.entries(codes).map(([name, lines]) =>
+  const folds = Object.entries(codes).map(([name, lines]) =>
     el("details", "sd-codeFold", "", [el("summary", "", name), new Copyable(`${name} code`, lines).node]),
   );
-  parts[0].open = !narrow();
-  return parts;
+  return [el("div", "sd-codeFolds", "", folds)];
 }
 
 // A text to copy. It is selected when touched, because copying can fail in frames and without https.
