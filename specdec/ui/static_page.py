@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from specdec.errors import InvalidInput
+from specdec.report.provenance import synthetic
+from specdec.report.sentences import capital
 from specdec.report.trace import race_of
 from specdec.ui.script_tables import definitions, lane_list
 
@@ -61,12 +63,16 @@ class Recording:
         """What the page shows of it before it is opened, and its lines, packed."""
         *records, verdict = (json.loads(line) for line in self.text.splitlines())
         begin = records[0]
-        machine = next(record["machine"] for record in records if record["event"] == "started")
+        started = next(record for record in records if record["event"] == "started")
+        machine, pair = started["machine"], started["pair"]
+        label = synthetic(pair)
         return {
             "name": self.name,
             "title": RECORDED.get(self.name, ""),
             "sentence": verdict["sentence"],
             "factor": verdict["factor"],
+            "baseline": "the plain server" if "server" in pair else "plain generate",
+            "synthetic": label and capital(label),
             "about": verdict["about"],
             "runs": verdict["runs"],
             "doubts": [note["text"] for note in verdict["notes"] if note["kind"] in verdict["doubts"]],
@@ -75,7 +81,6 @@ class Recording:
             "rates": verdict["rates"],
             "figures": [figure for figure in verdict["figures"] or () if figure.get("name") in SHARES],
             "pair": begin["pair"],
-            "prompt": begin["settings"].get("prompt", ""),
             "machine": machine.get("gpu") or machine.get("cpu") or "machine not recorded",
             "at": begin["at"],
             "packed": base64.b64encode(gzip.compress(self.text.encode(), mtime=0)).decode("ascii"),

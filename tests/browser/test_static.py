@@ -92,9 +92,15 @@ def test_a_gallery_opens_its_races(at: str, folder, host, browser) -> None:
     with alone(browser, address) as page:
         cards = page.locator(".sd-recordingCard")
         assert cards.count() == 5 and not page.locator("#sd-tabs").is_visible()
+        assert "7.5x the speed of plain generate" in cards.first.inner_text()
+        mark = ".sd-frontMark:has-text('Synthetic: random weights')"
+        page.click(".sd-recordingCard:has-text('Synthetic: random weights')")
+        page.wait_for_selector(f"{mark}:visible")
+        page.click("text=All recordings")
         name = "h200-embedded"
         page.click(f'.sd-recordingCard[href="#recording={name}"]')
-        page.wait_for_function("() => window.specdec.verdicts === 1")
+        page.wait_for_selector(mark, state="hidden")
+        page.wait_for_function("() => window.specdec.verdicts === 2")
         assert "17 times as fast" in page.inner_text(SENTENCE)
         assert "A recording, not measured here · NVIDIA H200" in page.inner_text(".sd-verdictOrigin")
         assert page.locator(".sd-ribbon .sd-token").count() > 100 and page.locator(".sd-again:visible").count() == 0

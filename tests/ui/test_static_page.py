@@ -41,6 +41,14 @@ def test_a_folder_and_a_file_hold_the_recordings(recording, tmp_path, capsys) ->
     assert f'<meta name="description" content="{html.escape(sentence)}">' in one
 
 
+def test_a_card_says_what_its_figure_is_compared_with_and_marks_a_synthetic_pair() -> None:
+    shown = {card["name"]: card for card in cards(single_page(shipped_recordings()))}
+    assert shown["vllm-cpu"]["baseline"] == "the plain server"
+    assert shown["smollm2-letter"]["baseline"] == "plain generate"
+    marked = {name: card["synthetic"] for name, card in shown.items() if card["synthetic"]}
+    assert marked == {"h200-synthetic-7b": "Synthetic: random weights, agreement set to 0.8"}
+
+
 def test_view_opens_a_file_of_its_own(recording, monkeypatch, capsys) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: not opened.append(address))

@@ -45,6 +45,7 @@ function frame() {
   ]);
   const back = el("a", "sd-back", "\u2190 All recordings");
   back.href = "#";
+  const mark = el("span", "sd-cardMark sd-frontMark");
   const panels = {
     race: el("div", "sd-panel", "", [
       place("div", "sd-line", "", [place("div", "sd-summary", "", [el("div", "sd-linePlace")])]),
@@ -59,10 +60,10 @@ function frame() {
   const view = place("div", "sd-tabs", "", [list, ...Object.values(panels)]);
   walkTabs(list);
   const said = place("div", "sd-said", "", [el("div", "sd-saidPlace")]);
-  const main = el("main", "main", "", [place("div", "sd-top", "", [header, menu]), said, gallery, back, view]);
+  const main = el("main", "main", "", [place("div", "sd-top", "", [header, menu]), said, gallery, back, mark, view]);
   document.body.append(el("div", "gradio-container", "", [main]));
   onRace((race) => race && (pair.textContent = race.begin.pair));
-  return { menu, back, panels, buttons };
+  return { menu, back, mark, panels, buttons };
 }
 
 // The fields that the line of the form reads. Nobody sees them: a recording's settings do not change.
@@ -97,42 +98,29 @@ function tabOf(key, name, panel) {
   return node;
 }
 
-// A recording before it is opened.
-function cardOf({
-  name,
-  title,
-  sentence,
-  factor,
-  about,
-  runs,
-  doubts,
-  gain,
-  engine,
-  rates,
-  figures,
-  pair,
-  prompt,
-  machine,
-  at,
-}) {
-  const figure = el("span", `sd-cardFactor${about ? " about" : ""}`, "", [
+// A recording before it is opened: what it is, how fast it was and compared with what, where and when.
+function cardOf(card) {
+  const { title, pair, factor, about, baseline, synthetic, doubts, gain, engine, rates } = card;
+  const grey = about || synthetic ? " about" : "";
+  const figure = el("span", `sd-cardFactor${grey}`, "", [
     ...(about ? [el("small", "", "about ")] : []),
     factor ?? "\u2013",
+    ...(factor ? [el("small", "", ` the speed of ${baseline}`)] : []),
   ]);
+  const [runs, shares] = [card.runs === 1 ? "1 run" : `${card.runs} runs`, card.figures];
   const node = el("a", "sd-recordingCard", "", [
-    figure,
     el("strong", "", title || pair),
-    ...(title ? [el("span", "sd-cardFrom", pair)] : []),
-    el("span", "sd-cardPrompt", prompt),
+    ...(synthetic ? [el("span", "sd-cardMark", synthetic)] : title ? [el("span", "sd-cardFrom", pair)] : []),
+    figure,
     ...(gain && rates?.generate && rates?.speculative
       ? [barsOf({ generate: 1, "speculative:0": engine, speculative: gain }, rates)]
-      : [el("span", "", sentence)]),
-    el("span", "sd-cardShares", figures.map((one) => `${one.value} ${figureName(one)}`).join(" \u00b7 ")),
+      : [el("span", "", card.sentence)]),
+    el("span", "sd-cardShares", shares.map((one) => `${one.value} ${figureName(one)}`).join(" \u00b7 ")),
     ...doubts.map((doubt) => el("span", "sd-cardShares", doubt)),
-    el("span", "sd-cardFrom", `${runs === 1 ? "1 run" : `${runs} runs`} \u00b7 ${machine} \u00b7 ${dayOf(at)}`),
+    el("span", "sd-cardFrom", [card.machine, dayOf(card.at), runs].join(" \u00b7 ")),
     el("span", "sd-cardOpen", "Watch it \u203a"),
   ]);
-  node.href = linkWith({ recording: name }).replace(/^[^#]*/, "");
+  node.href = linkWith({ recording: card.name }).replace(/^[^#]*/, "");
   return node;
 }
 
@@ -162,7 +150,7 @@ async function start() {
   const [lanes, definitions] = [jsonIn("sd-lanes"), jsonIn("sd-definitions")];
   defineLanes(lanes);
   defineFigures(definitions);
-  const { menu, back, panels, buttons } = frame();
+  const { menu, back, mark, panels, buttons } = frame();
   const openTab = () => {
     const name = tabInAddress() in TABS ? tabInAddress() : "race";
     for (const button of buttons) {
@@ -201,6 +189,8 @@ async function start() {
     const front = several && !other && !packedOf(name);
     document.body.classList.toggle("sd-atFront", front);
     back.hidden = front || !several;
+    // A recording without real weights is marked as such above its figures too.
+    mark.textContent = (!front && !other && recordings.find((one) => one.name === name)?.synthetic) || "";
     if (front || other) return void (shown = null);
     if (name === shown || !packedOf(name)) return;
     shown = name;
