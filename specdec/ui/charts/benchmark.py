@@ -18,7 +18,7 @@ MOST_DOTS = 120  # of a row
 # Pixels of a row, from its top: the lane's name, its mark, the dots of the categories, their names, and the next row.
 NAME, MARK, DOTS, ENDS = 6, 38, 58, 66
 ROW, ROW_WITH_DOTS = 58, 94
-APART = 0.4  # of the axis: dots so far from each other have room for both names
+LETTER = 0.022  # of the axis on a phone: the width of a letter
 
 
 def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
@@ -89,13 +89,24 @@ def _add_dots(figure: go.Figure, found: Sequence[tuple[float, str]], colour: str
         customdata=[f"{shown(category)}: {gain:.2f}x" for gain, category in found],
         hovertemplate="%{customdata}<extra></extra>",
     )  # fmt: skip
-    (low, lowest), (high, highest) = min(found), max(found)
-    names = [(low, one_line(lowest)), (high, one_line(highest))]
-    if high - low < APART * most:
-        names = [((low + high) / 2, f"{names[0][1]} \u2026 {names[1][1]}")]
-    for place, name in names:
-        at = place / most
+    (low, lowest), (high, highest) = min(found), max(found)  # of two alike, those with the first and the last name
+    names = [(low / most, one_line(lowest)), (high / most, one_line(highest))]
+    (_, left_ends), (right_begins, _) = (_span(at, name) for at, name in names)
+    if left_ends + LETTER > right_begins:
+        names = [((low + high) / 2 / most, f"{names[0][1]} \u2026 {names[1][1]}")]
+    for at, name in names:
+        start, end = _span(at, name)
         figure.add_annotation(
-            text=name, x=place, y=top + ENDS, yanchor="top", showarrow=False, borderpad=0,
-            xanchor="left" if at < 0.15 else "right" if at > 0.85 else "center",
+            text=name, x=at * most, y=top + ENDS, yanchor="top", showarrow=False, borderpad=0,
+            xanchor="left" if start == at else "right" if end == at else "center",
         )  # fmt: skip
+
+
+def _span(at: float, name: str) -> tuple[float, float]:
+    """Where a name begins and ends on a phone, in shares of the axis. It begins or ends at ``at``, if that is close to
+    an edge, and else its middle is there.
+    """
+    wide = LETTER * len(name)
+    if at < wide / 2:
+        return at, at + wide
+    return (at - wide, at) if at > 1 - wide / 2 else (at - wide / 2, at + wide / 2)

@@ -147,6 +147,26 @@ def test_dots_close_to_each_other_have_their_names_beside_each_other() -> None:
     assert "low \u2026 high" in notes and not {"low", "high"} & {*notes}
 
 
+@pytest.mark.parametrize("slow", [0.95, 0.7, 0.4, 0.1])
+@pytest.mark.parametrize("names", [("a" * 15, "b" * 15), ("a", "b" * 15), ("a", "b")])
+def test_names_of_dots_neither_overlap_nor_leave_the_chart(names: tuple[str, str], slow: float) -> None:
+    """Also on a phone, where the axis has about 330 pixels and a letter about 7."""
+    trials = [
+        trial(0, lane, run, name, name)
+        for name, gain in zip(names, (2 * slow, 2.0), strict=True)
+        for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(2.0 / gain)))
+    ]
+    figure = benchmark_figure(trials)
+    shift, spans = {"left": 0.0, "center": 0.5, "right": 1.0}, []
+    for note in figure.layout.annotations:
+        if {*note.text} <= {*"ab \u2026"}:
+            wide = 7 * len(note.text)
+            start = 330 * note.x / figure.layout.xaxis.range[1] - shift[note.xanchor] * wide
+            spans.append((start, start + wide))
+    assert 1 <= len(spans) <= 2 and all(start > -24 and end < 344 for start, end in spans)
+    assert all(one[1] < other[0] for one, other in pairwise(sorted(spans)))
+
+
 def test_the_lines_of_a_sweep_have_names_and_no_legend_is_needed() -> None:
     gammas = (3, 5, "auto")
     ran = [trial(0, BASELINE, plain(2.0)), trial(0, LOOP, loop(1.0))]
