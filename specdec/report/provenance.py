@@ -175,6 +175,21 @@ def server_line(server: ServerFacts) -> str:
     return " \u00b7 ".join([server["model"], engine, speculates.get(server["speculation"], yes)])
 
 
+_TOLD = {"rounds": "each round", "counts": "sums of its guesses", "speed": "text and speed only"}
+
+
+def server_rows(server: ServerFacts) -> list[tuple[str, str]]:
+    """What a server said of itself, as names and values: whether it speculates comes first."""
+    most = server["guesses"]
+    on = f"on, up to {most} guesses a step" if most else "on"
+    return [
+        ("Speculation", {False: "off", None: "not told"}.get(server["speculation"], on)),
+        ("Model", server["model"]),
+        ("Engine", " ".join(filter(None, [server["engine"], server["version"]]))),
+        ("It tells", f"{_TOLD[server['exact']]}, {'token ids' if server['ids'] else 'no token ids'}"),
+    ]
+
+
 def prompts(chosen: Choice, count: int) -> str:
     """Which prompts were measured, and whether as chat messages, in a sentence."""
     first = f", the first {chosen.first} of each category" if chosen.first else ""

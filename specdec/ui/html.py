@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
@@ -114,7 +115,13 @@ _TEMPLATES = """
 
 {% macro server_states(found) %}
 <ul class="sd-servers" data-of="server">
-{%- for level, name, sentence in found %}<li class="sd-{{ level }}"><b>{{ name }}</b> {{ sentence }}</li>{% endfor -%}
+{%- for one in found -%}
+<li class="sd-{{ one.level }}"><p class="sd-serverName"><b>{{ one.name }}</b> {{ one.state }}</p>
+{%- if one.rows -%}
+<dl>{% for name, value in one.rows %}<dt>{{ name }}</dt><dd>{{ value }}</dd>{% endfor %}</dl>
+{%- endif -%}
+{%- if one.sentence %}<p class="sd-serverWords">{{ one.sentence }}</p>{% endif %}</li>
+{%- endfor -%}
 </ul>
 {% endmacro %}
 
@@ -212,8 +219,19 @@ def findings(found: Iterable[Any]) -> str:
     return _HTML.findings(list(found)).strip()
 
 
-def server_states(found: Iterable[tuple[str, str, str]]) -> str:
-    """The state of servers: for each a level ("good", "note" or "bad"), its name and a sentence."""
+@dataclass(frozen=True, slots=True)
+class ServerCard:
+    """The state of a server. ``level``: "good", "note" or "bad"; ``sentence``: why it is not good, or empty."""
+
+    level: str
+    name: str
+    state: str
+    rows: list[tuple[str, str]]
+    sentence: str
+
+
+def server_states(found: Iterable[ServerCard]) -> str:
+    """The state of servers, each on a card."""
     return _HTML.server_states(list(found)).strip()
 
 

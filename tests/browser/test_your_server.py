@@ -39,8 +39,14 @@ def test_two_servers_are_checked_raced_and_looked_at(page) -> None:
         page.fill("#sd-server-spec input", other.url)
         page.click("#sd-server-check")
         page.wait_for_selector("#sd-server-state li + li")
-        state = text(page, "#sd-server-state")
-        assert "no speculation. It told each round." in state and "up to 4 guesses a step" in state
+        states = page.locator("#sd-server-state li").all_inner_texts()
+        lines = [[*filter(None, state.split("\n"))] for state in states]
+        rows = [dict(zip(names[1::2], names[2::2], strict=True)) for names in lines]
+        assert [row["Speculation"] for row in rows] == ["off", "on, up to 4 guesses a step"]
+        assert all(row["Engine"] == "vLLM 0.32.0" and row["It tells"] == "each round, token ids" for row in rows)
+        fields = [page.locator(f"#sd-server-{name} input").bounding_box() for name in ("plain", "spec")]
+        cards = [card.bounding_box() for card in page.locator("#sd-server-state li").all()]
+        assert [round(box["x"]) for box in cards] == [round(box["x"]) for box in fields], "each below its address"
         page.fill("#sd-server-tokens input[type=number]", "40")
         raced(page)
         assert page.is_visible("#sd-server-live .sd-boxes") and not page.is_visible("#sd-live .sd-boxes")

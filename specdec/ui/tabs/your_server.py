@@ -17,7 +17,7 @@ import gradio as gr
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
 from specdec.report import sentences
-from specdec.report.provenance import server_line
+from specdec.report.provenance import server_rows
 from specdec.servers.address import Address, require_address
 from specdec.ui import html
 from specdec.ui.assets import ROUTE
@@ -41,24 +41,24 @@ _OPEN = (
     "window.specdec.open(await answer.text(), 'gallery'); }"
 )
 LEDE = (
-    "Race two servers that run already, with the same prompt: one without speculation, and one with it. They answer in "
-    "turns, and only one of them works at a time."
+    "Race two servers that run already: one without speculation, one with it. Both get the same prompt and answer in "
+    "turns."
 )
 KEYS = (
-    "A server that needs a key is named when this page is started: {command}. Its key comes from the environment, from "
-    "SPECDEC_KEY_PLAIN for a server called plain."
+    "Any other server that speaks OpenAI's protocol can be raced too; it is shown with its text and its speed. For a "
+    "server that needs a key, start this page with specdec page --server plain=URL --server spec=URL, and put the key "
+    "of plain into the environment as SPECDEC_KEY_PLAIN."
 )
-COMMAND = "specdec page --server plain=URL --server spec=URL"
 SERVE = (
     "vllm serve MODEL --port 8000 --gpu-memory-utilization 0.4",
     "vllm serve MODEL --port 8001 --gpu-memory-utilization 0.4 --per-request-spec-decode-metrics detailed \\\n"
     '  --speculative-config \'{"method": "draft_model", "model": "DRAFT", "num_speculative_tokens": 5}\'',
 )
 NO_SERVER = (
-    "A server's speculation is switched on or off when it starts, so a comparison needs two of them. With vLLM these "
-    "are two commands, here for one GPU. Any other server that speaks OpenAI's protocol is shown with its text and its "
-    "speed."
+    "Start two for the same model, because speculation is switched on or off when a server starts. With vLLM, on one "
+    "GPU, in two terminals; then press Check."
 )
+HELP = "No server yet? See the end of this page."
 
 
 class ServerTab:
@@ -72,7 +72,8 @@ class ServerTab:
             raise ValueError("strangers may use this tab only with servers that were named at the start")
         self._jobs, self._limits, self._named = jobs, limits, tuple(named)
         self._begin, self._script = _BEGIN % script, script
-        gr.HTML(f'<p class="sd-lede">{LEDE}</p>', apply_default_css=False)
+        lede = LEDE if self._named else f"{LEDE} {HELP}"
+        gr.HTML(f'<p class="sd-lede">{lede}</p>', apply_default_css=False)
         with gr.Row(elem_id="sd-server-addresses", elem_classes="sd-form"):
             self._chosen = self._named_fields() if self._named else self._typed_fields()
             for field in self._chosen:
@@ -81,23 +82,25 @@ class ServerTab:
         self._state = message_place("sd-server-state")
         with gr.Row(elem_id="sd-server-ask", elem_classes="sd-form"):
             self._prompt = gr.Textbox(
-                "Once upon a time", label="Prompt", lines=3, max_lines=12, scale=6, min_width=300,
-                elem_id="sd-server-prompt",
+                "Once upon a time", label="Prompt", info="both servers continue it", lines=3, max_lines=12, scale=5,
+                min_width=300, elem_id="sd-server-prompt",
             )  # fmt: skip
-            with gr.Column(scale=5, min_width=300):
+            with gr.Column(scale=6, min_width=300):
                 with gr.Row():
                     most = limits.new_tokens
                     tokens = {"info": f"up to {most}", "elem_id": "sd-server-tokens"}
                     self._tokens = number_field(min(NEW_TOKENS, most), LABELS["max_new_tokens"], **tokens)
                     temperature = {"info": "0 is greedy", "step": 0.05, "elem_id": "sd-server-temperature"}
                     self._temperature = number_field(0, LABELS["temperature"], **temperature)
+                    if not self._named:
+                        self._chosen.append(self._model_field())
                 with gr.Row():
                     self._chat = gr.Checkbox(False, label="Chat", elem_id="sd-server-chat")
                     self._ignore = gr.Checkbox(False, label=LABELS["ignore_eos"], elem_id="sd-server-ignore")
         with gr.Row(elem_classes="sd-startRow"):
             self._start = gr.Button("Run race", variant="primary", elem_id="sd-server-start", elem_classes="sd-go")
             self._halt = gr.Button("Stop", variant="secondary", elem_id="sd-server-stop", elem_classes="sd-halt")
-            words = "Open a recorded race of two vLLM servers"
+            words = "Watch a recorded race of two vLLM servers"
             self._recorded = gr.Button(words, size="sm", elem_id="sd-server-recorded", elem_classes="sd-chip")
         gr.HTML('<div class="sd-saidPlace"></div>', elem_id="sd-server-said", apply_default_css=False)
         self._waiting = gr.HTML("", elem_id="sd-server-waiting", apply_default_css=False)
@@ -117,8 +120,19 @@ class ServerTab:
         return [
             field("http://127.0.0.1:8000", "Server without speculation", "plain", **wide),
             field("http://127.0.0.1:8001", "Server with speculation", "spec", **wide),
-            field("", "Model", "model", scale=1, min_width=140, placeholder="the only one"),
         ]
+
+    def _model_field(self) -> gr.Textbox:
+        info = "if a server has several"
+        return gr.Textbox(
+            "",
+            label="Model",
+            info=info,
+            max_lines=1,
+            min_width=90,
+            elem_id="sd-server-model",
+            elem_classes="sd-of-server",
+        )
 
     def _named_fields(self) -> list[Any]:
         names = [each.name for each in self._named]
@@ -129,7 +143,7 @@ class ServerTab:
         if self._named:
             return ""
         commands = [("Without speculation", SERVE[0]), ("With it", SERVE[1])]
-        return html.how_to_serve("No server yet?", NO_SERVER, commands, KEYS.format(command=COMMAND))
+        return html.how_to_serve("No server yet?", NO_SERVER, commands, KEYS)
 
     def wire(self, live: Any, named: Callable[[], dict[Any, Any]]) -> None:
         """Wire the buttons. ``live`` is the live view; ``named`` gives the page's header for an answer."""
@@ -208,25 +222,25 @@ class ServerTab:
         return check
 
     def _look(self, context: JobContext, servers: Sequence[Address], model: str | None) -> Iterator[str]:
-        """The state of each server as a list, which grows."""
-        found: list[tuple[str, str, str]] = []
-        speculating = []
-        for address in servers:
+        """The state of each server, as cards whose number grows."""
+        cards: list[html.ServerCard] = []
+        for number, address in enumerate(servers):
             told = look_at(address, model, context.stop.is_set)
             if isinstance(told, str):
-                found.append(("bad", address.name, told))
+                cards.append(html.ServerCard("bad", address.name, "cannot be raced", [], told))
             else:
-                speculating.append(told["speculation"])
-                ids = "token ids" if told["ids"] else "no token ids"
-                exact = sentences.EXACTNESS[told["exact"]]
-                found.append(("good", address.name, f"{server_line(told)}. {exact} It tells {ids}."))
-            yield html.server_states(found)
-        names = [each.name for each in servers]
-        if speculating[:1] == [True]:
-            found.append(("bad", names[0], "The first server is the plain one of a race, but it speculates."))
-        elif speculating == [False, False]:
-            found.append(("note", names[1], "It does not speculate either, so the race compares two plain servers."))
-        yield html.server_states(found)
+                level, words = _fitness(number, told["speculation"])
+                cards.append(html.ServerCard(level, address.name, "answers", server_rows(told), words))
+            yield html.server_states(cards)
 
     def _stop(self, request: gr.Request) -> None:
         self._jobs.stop(request.session_hash or "", KIND, "race")
+
+
+def _fitness(number: int, speculates: bool | None) -> tuple[str, str]:
+    """Whether a server fits its place in a race, the plain one's or that of the one with speculation, and why not."""
+    if number == 0 and speculates:
+        return "bad", "This is the plain server of the race, but it speculates. Start one without speculation."
+    if number and speculates is False:
+        return "note", "It does not speculate either, so the race compares two plain servers."
+    return "good", ""

@@ -104,8 +104,8 @@ def test_a_visitor_of_a_public_page_races_the_servers_that_were_named(log, monke
 
         seen, ran, config = asyncio.run(visit())
         page.close()
-        assert "no speculation. It told each round" in seen.text
-        assert "up to 4 guesses a step" in seen.text
+        assert "<dt>Speculation</dt><dd>off</dd>" in seen.text
+        assert "<dd>on, up to 4 guesses a step</dd>" in seen.text
         begin, *_, verdict = lines_of(ran)
         assert begin["origin"] == "servers" and "plain server" in verdict["sentence"]
         assert {path for path, *_ in plain.asked} >= {"/v1/models", "/v1/completions"}
