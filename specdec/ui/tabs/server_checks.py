@@ -70,7 +70,7 @@ class ServerChecks:
             gr.HTML(html.note(TEXT), apply_default_css=False)
             with gr.Row(elem_classes="sd-form"):
                 self._draws = number_field(
-                    min(DRAWS, limits.draws), "Draws", info="continuations of each server, above temperature 0",
+                    min(DRAWS, limits.draws), "Draws", info="of each server, above temperature 0",
                     elem_id="sd-server-text-draws",
                 )  # fmt: skip
             self._text = Buttons("Compare texts", "server-text")

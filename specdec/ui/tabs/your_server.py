@@ -123,7 +123,7 @@ class ServerTab:
         ]
 
     def _model_field(self) -> gr.Textbox:
-        info = "if a server has several"
+        info = "if several"
         return gr.Textbox(
             "",
             label="Model",
