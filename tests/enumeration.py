@@ -78,5 +78,5 @@ class OfModel(Target):
         if text not in self._rows:
             ids = (*self.prompt, *text)
             logits = self.model(input_ids=torch.tensor([ids])).logits[0, -1]
-            self._rows[text] = processed(logits, self.params, ids).tolist()
+            self._rows[text] = processed(logits, self.params, ids, text).tolist()
         return self._rows[text]
