@@ -8,7 +8,9 @@ import errno
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, TextIO
 
 from specdec.errors import SpecdecError, with_names
@@ -59,7 +61,8 @@ def terminal() -> Iterator[None]:
     """Run a command whose output never ends it with an exception.
 
     What the encoding of an output lacks is replaced. A reader that has closed the pipe ends the command without a
-    message and with the status ``CLOSED``. The text of ``SystemExit`` is written as a line, and the status is 1.
+    message and with the status ``CLOSED``. The text of ``SystemExit`` is written as a line, and the status is 1. A
+    warning of this package is written as a line too.
     """
     for name in ("stdout", "stderr"):
         if (stream := getattr(sys, name)) is None:  # the program was started without it
@@ -69,7 +72,8 @@ def terminal() -> Iterator[None]:
     status: int | str | None = None  # of a command that has not asked to end
     try:
         try:
-            yield
+            with _own_warnings():
+                yield
         except SystemExit as end:
             status = end.code or 0
         except KeyboardInterrupt:  # also while models load
@@ -91,6 +95,24 @@ def terminal() -> Iterator[None]:
         status = CLOSED if closed else 1
     if status is not None:
         raise SystemExit(status)
+
+
+@contextlib.contextmanager
+def _own_warnings() -> Iterator[None]:
+    """Show a warning of this package as a line. Python would add a path and a line of code."""
+    others, ours = warnings.showwarning, Path(__file__).parent.parent
+
+    def show(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **named: Any) -> None:
+        if Path(filename).is_relative_to(ours):
+            warn(f"specdec: {message}")
+        else:
+            others(message, category, filename, *rest, **named)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = others
 
 
 def _lost() -> OSError | None:

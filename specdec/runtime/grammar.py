@@ -5,32 +5,24 @@ and forbids all others. In speculative decoding each row of a pass has a place o
 tokens, so its tokens are those that are allowed after them. A rejected draft token takes the grammar back to the place
 in front of it.
 
-JSON schemas, regular expressions and Lark grammars are read by llguidance, the library that vLLM uses. It is imported
-only where a call has a grammar.
+A person's own function is followed here, and a grammar that is a text in ``specdec.runtime.guidance``.
 """
 
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 
 from specdec.errors import BadSetting, GrammarStuck, InvalidInput
-from specdec.events import GRAMMAR_NAMES, JSON_STYLE, Allowed, Grammar, GrammarFunction
+from specdec.events import Allowed, Grammar, GrammarFunction
+from specdec.runtime.guidance import read_grammar
 
-# Bounds on what a grammar may cost: a mask, some 15 ms at most, and the memory of its states, 100 MB at most. They hold
-# on every page and in every program, because a grammar that passes them decodes too slowly to be of use. They do not
-# bound the time to read a schema; a page tries that in a process of its own (``specdec.ui.jobs.grammar_cost``).
-LIMITS: dict[str, Any] = {"initial_lexer_fuel": 1_000_000, "step_lexer_fuel": 200_000, "max_lexer_states": 50_000}
-LIMITS |= {"max_items_in_row": 500}  # how many ways an ambiguous text may be read in; at 2,000 a mask takes 0.5 s
-
-
-_BITS = torch.arange(8, dtype=torch.uint8)
+KEPT = 64  # masks of one call, of V bytes each; a round asks about its own places, which are fewer
 
 
 class Matcher(Protocol):
@@ -40,7 +32,7 @@ class Matcher(Protocol):
         """The tokens that may follow, (V,) bool on the CPU."""
 
     def read(self, token_id: int) -> bool:
-        """Go on after a token. False, and nothing changes, if it is not allowed."""
+        """Go on after a token that is allowed. False, and nothing changes, if that is not possible."""
 
     def back(self, count: int) -> None:
         """Forget the last ``count`` tokens that were read."""
@@ -67,7 +59,8 @@ class Masks:
     def __init__(self, matcher: Matcher, prompt: int, eos_ids: frozenset[int]):
         self._matcher, self._prompt, self._eos_ids = matcher, prompt, eos_ids
         self._ids: list[int] = []  # the new tokens that were asked about last
-        self._after: list[torch.Tensor | None] = [matcher.allowed()]  # after none of them, after the first, ...
+        self._first = 0  # the mask after so many of them is the first that is kept
+        self._after: list[torch.Tensor | None] = [matcher.allowed()]  # that one, the one after a token more, ...
         self._read = 0  # how many of them the matcher has read: all, or those before the first that is not allowed
 
     def after(self, ids: Sequence[int]) -> torch.Tensor | None:
@@ -76,16 +69,28 @@ class Masks:
         same = min(len(self._ids), len(asked))
         if self._ids[:same] != asked[:same]:  # elsewhere, as in most calls, one goes on where the other ends
             same = len(os.path.commonprefix([self._ids, asked]))
-        if same < len(ids):
-            del self._ids[same:], self._after[same + 1 :]
-            self._matcher.back(max(0, self._read - same))
-            self._read = min(self._read, same)
-        for token_id in ids[same:]:
-            follows = self._after[-1] is not None and self._matcher.read(token_id)
+        if same < len(asked) or same < self._first:
+            self._back_to(same)
+        for token_id in asked[same:]:
+            before = self._after[-1]
+            follows = before is not None and bool(before[token_id]) and self._matcher.read(token_id)
             self._read += follows
             self._ids.append(token_id)
             self._after.append(self._matcher.allowed() if follows else None)
-        return self._after[len(ids)]
+            if len(self._after) > KEPT:
+                del self._after[0]
+                self._first += 1
+        return self._after[len(asked) - self._first]
+
+    def _back_to(self, count: int) -> None:
+        """Forget all but the first ``count`` of the tokens that were asked about last."""
+        del self._ids[count:]
+        self._matcher.back(max(0, self._read - count))
+        self._read = min(self._read, count)
+        if count >= self._first:
+            del self._after[count - self._first + 1 :]
+        else:
+            self._first, self._after = count, [self._matcher.allowed() if self._read == count else None]
 
     def forced(self, tokens: Sequence[int], most: int) -> list[int]:
         """Up to ``most`` tokens that must follow ``tokens``, because each is the only one that is allowed.
@@ -150,7 +155,13 @@ def constraint_of(grammar: Grammar, tokenizer: Any, eos_ids: frozenset[int], voc
         )
     if isinstance(grammar, GrammarFunction):
         return Constraint(partial(FunctionMatcher, grammar.allowed, eos_ids, vocabulary), eos_ids)
-    return Constraint(_llguidance(grammar, tokenizer, eos_ids, vocabulary), eos_ids)
+    return Constraint(read_grammar(grammar, tokenizer, eos_ids, vocabulary), eos_ids)
+
+
+def anything(vocabulary: int) -> Constraint:
+    """Allows each token at each place, also after an end of the text."""
+    free = torch.ones(vocabulary, dtype=torch.bool)
+    return Constraint(partial(FunctionMatcher, lambda ids: free, frozenset(), vocabulary), frozenset())
 
 
 class FunctionMatcher:
@@ -159,135 +170,20 @@ class FunctionMatcher:
     def __init__(self, function: Allowed, eos_ids: frozenset[int], vocabulary: int):
         self._function, self._eos_ids, self._vocabulary = function, eos_ids, vocabulary
         self._ids: list[int] = []
-        self._allowed: list[torch.Tensor] = []
-        self._look()
 
     def allowed(self) -> torch.Tensor:
-        return self._allowed[-1]
-
-    def read(self, token_id: int) -> bool:
-        if not self._allowed[-1][token_id]:
-            return False
-        self._ids.append(token_id)
-        self._look()
-        return True
-
-    def back(self, count: int) -> None:
-        if count:
-            del self._ids[-count:], self._allowed[-count:]
-
-    def _look(self) -> None:
         ended = bool(self._ids) and self._ids[-1] in self._eos_ids
-        found = self._eos_ids if ended else self._function(tuple(self._ids))
-        self._allowed.append(_mask_of(found, self._vocabulary))
-
-
-class GuidanceMatcher:
-    """llguidance's matcher. The end of the text is kept here: that one does not go on to it, and not back from it.
-
-    ``start`` makes one at the beginning of a text. It is needed where there is no other way back: after a token that
-    nothing can follow, and in grammars that count tokens or end a rule at a stop string.
-    """
-
-    def __init__(self, start: Callable[[], Any], eos_ids: frozenset[int], vocabulary: int):
-        self._start, self._eos_ids, self._vocabulary = start, eos_ids, vocabulary
-        self._matcher = start()
-        self._ids: list[int] = []  # what it has read
-        self._ends = 0  # how often the end was read
-
-    def allowed(self) -> torch.Tensor:
-        if self._ends:
-            return _mask_of(self._eos_ids, self._vocabulary)
-        packed = torch.frombuffer(bytearray(self._matcher.compute_bitmask()), dtype=torch.uint8)
-        if self._stuck():
-            return _mask_of((), self._vocabulary)
-        bits = packed[:, None].bitwise_right_shift(_BITS).bitwise_and(1)
-        return bits.flatten()[: self._vocabulary].bool()
+        return mask_of(self._eos_ids if ended else self._function(tuple(self._ids)), self._vocabulary)
 
     def read(self, token_id: int) -> bool:
-        if token_id in self._eos_ids:
-            ends = bool(self._ends) or bool(self.allowed()[token_id])
-            self._ends += ends
-            return ends
-        if self._ends or self._matcher.try_consume_tokens([token_id]) != 1:
-            self._stuck()
-            return False
         self._ids.append(token_id)
         return True
 
     def back(self, count: int) -> None:
-        ends = min(count, self._ends)
-        self._ends -= ends
-        if count > ends:
-            del self._ids[ends - count :]
-            if not self._matcher.rollback(count - ends):
-                self._matcher = self._start()
-                self._matcher.try_consume_tokens(self._ids)
-
-    def _stuck(self) -> bool:
-        """Whether nothing can follow, not even the end. Raises ``InvalidInput`` where a bound is passed."""
-        if not self._matcher.is_error():
-            return False
-        reason = self._matcher.get_error()
-        if not reason.startswith("NoExtension"):
-            raise InvalidInput(f"The grammar takes too long to follow ({_reason(reason)}); use a simpler one.")
-        return True
+        del self._ids[len(self._ids) - count :]
 
 
-def _llguidance(
-    grammar: Grammar, tokenizer: Any, eos_ids: frozenset[int], vocabulary: int
-) -> Callable[[], GuidanceMatcher]:
-    try:
-        from llguidance import LLMatcher, LLParserLimits
-    except ImportError:
-        raise InvalidInput(
-            "A grammar needs the package llguidance, which is not installed; install specdec with the extra grammar, "
-            "or give a function of your own."
-        ) from None
-    texts = {
-        "json-schema": lambda: LLMatcher.grammar_from_json_schema(grammar.text, defaults=cast(Any, JSON_STYLE)),
-        "regex": lambda: LLMatcher.grammar_from_regex(grammar.text),
-        "lark": lambda: LLMatcher.grammar_from_lark(grammar.text),
-    }
-    if grammar.kind not in texts:
-        raise InvalidInput("A recording does not hold the function that its text obeyed, so it cannot run again.")
-    name = GRAMMAR_NAMES[grammar.kind]
-    try:
-        spelled = texts[grammar.kind]()
-    except ValueError as error:
-        raise BadSetting(f"grammar cannot be read as {name}: {_reason(str(error))}.") from None
-    reader = _tokenizer_of(tokenizer, tuple(sorted(eos_ids)), vocabulary)
-    matcher = LLMatcher(reader, spelled, log_level=0, limits=LLParserLimits(verbose_errors=False, **LIMITS))
-    if matcher.is_error():
-        raise BadSetting(f"grammar cannot be read as {name}: {_reason(matcher.get_error())}.")
-    start = partial(GuidanceMatcher, matcher.deep_copy, eos_ids, vocabulary)
-    if not start().allowed().any():
-        raise BadSetting("grammar allows no text that the target's tokenizer can begin.")
-    return start
-
-
-# By tokenizer: to read one takes up to a second.
-_tokenizers: weakref.WeakKeyDictionary[Any, dict[tuple[tuple[int, ...], int], Any]] = weakref.WeakKeyDictionary()
-
-
-def _tokenizer_of(tokenizer: Any, eos_ids: tuple[int, ...], vocabulary: int) -> Any:
-    from llguidance.hf import from_tokenizer
-
-    if tokenizer is None:
-        raise InvalidInput("A grammar is about text, but the pair has no tokenizer; give a function of token ids.")
-    known = _tokenizers.setdefault(tokenizer, {})
-    if (eos_ids, vocabulary) not in known:
-        try:
-            known[eos_ids, vocabulary] = from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=list(eos_ids))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise InvalidInput(
-                f"The target's tokenizer cannot be read for a grammar ({_reason(str(error))}); give a function of "
-                "token ids."
-            ) from None
-    return known[eos_ids, vocabulary]
-
-
-def _mask_of(allowed: Any, vocabulary: int) -> torch.Tensor:
+def mask_of(allowed: Any, vocabulary: int) -> torch.Tensor:
     """What a function allows, as (V,) bool: token ids, or such a tensor itself."""
     if hasattr(allowed, "__array__"):  # a tensor, or one of numpy
         allowed = torch.as_tensor(allowed)
@@ -301,10 +197,3 @@ def _mask_of(allowed: Any, vocabulary: int) -> torch.Tensor:
         raise BadSetting(f"grammar allows the token id {wrong}; the target has the ids 0 to {vocabulary - 1}.")
     mask[ids] = True
     return mask
-
-
-def _reason(text: str) -> str:
-    """The line of a library's message that says what is wrong, cut."""
-    lines = text.strip().splitlines() or ["no reason given"]
-    found = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0])
-    return " ".join(found.split())[:200].rstrip(".:")

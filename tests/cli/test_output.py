@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import unicodedata
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -222,6 +223,14 @@ def test_a_full_disk_is_one_sentence() -> None:
         ended = real(full.fileno())
     assert ended.returncode == 1
     assert re.fullmatch(rb"specdec: the output cannot be written \(.*\)\.\n", ended.stderr)
+
+
+def test_a_warning_of_this_package_is_a_line(capsys) -> None:
+    """Those of others are shown as without the command."""
+    with pytest.warns(UserWarning, match="Another") as others, terminal():
+        warnings.warn_explicit("It takes long.", UserWarning, specdec.__file__, 1)
+        warnings.warn_explicit("Another.", UserWarning, "other.py", 1)
+    assert capsys.readouterr().err == "specdec: It takes long.\n" and len(others) == 1
 
 
 # --- words in the place of a command ---------------------------------------------------------------------------------

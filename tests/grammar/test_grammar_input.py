@@ -39,6 +39,10 @@ def asked(grammar, **settings) -> list:
         (Grammar("json-schema", '{"anyOf": [' * 300 + "{}" + "]}" * 300), "recursion limit"),
         (Grammar("lark", "start: missing"), "cannot be read as a Lark grammar"),
         (Grammar("lark", "no grammar"), "cannot be read as a Lark grammar"),
+        (
+            Grammar("lark", 'start: "a" mid\nmid [stop="]", temperature=0.5]: /b+/'),
+            "would have no effect; leave it out",
+        ),
         (Grammar("regex", "(a{1000}){1000}"), "takes too long to follow|cannot be read"),
         (Grammar("function", "brackets"), "does not hold the function"),
         (lambda ids: [400], "allows the token id 400; the target has the ids 0 to 319"),

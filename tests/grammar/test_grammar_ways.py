@@ -13,6 +13,7 @@ import specdec
 from specdec.engine.request import make_request
 from specdec.errors import GrammarStuck
 from specdec.events import Grammar
+from specdec.runtime import grammar
 from specdec.runtime.grammar import constraint_of
 from tests.grammar.grammars import GRAMMARS
 from tests.grammar.test_grammar_equality import EOS
@@ -31,8 +32,10 @@ ALL = GRAMMARS | {name: Grammar("lark", text) for name, text in LARK.items()} | 
 
 
 @pytest.mark.parametrize("name", [*LARK, "any", "person", "escapes", "/words/", "/same beginnings/"])
-def test_masks_are_those_of_a_fresh_matcher_after_any_way_there(name: str) -> None:
-    rule, chance = constraint_of(ALL[name], byte_tokenizer(), [EOS], 320), random.Random(0)
+def test_masks_are_those_of_a_fresh_matcher_after_any_way_there(monkeypatch, name: str) -> None:
+    """Also after a way back to where no mask was kept."""
+    monkeypatch.setattr(grammar, "KEPT", 3)
+    rule, chance = constraint_of(ALL[name], byte_tokenizer(), frozenset([EOS]), 320), random.Random(0)
     masks, ids = rule.masks(0), []
     for step in range(250):
         found, fresh = masks.after(ids), rule.masks(0).after(ids)
@@ -40,23 +43,56 @@ def test_masks_are_those_of_a_fresh_matcher_after_any_way_there(name: str) -> No
         if found is None or not found.any() or chance.random() < 0.2:
             ids = ids[: max(0, len(ids) - chance.randint(1, 5))]
         elif chance.random() < 0.1:
-            ids = [*ids, chance.randrange(320)]
+            ids = [*ids, *(chance.randrange(320) for _ in range(chance.randint(1, 6)))]
         else:
             ids = [*ids, chance.choice(found.nonzero().flatten().tolist())]
 
 
 def test_a_way_back_from_where_nothing_follows() -> None:
     """After "ac" only letters follow that the tokenizer has not."""
-    rule = constraint_of(Grammar("regex", "a(b|c[YZ])d?"), letter_tokenizer(list("abcde")), [4], 5)
+    rule = constraint_of(Grammar("regex", "a(b|c[YZ])d?"), letter_tokenizer(list("abcde")), frozenset([4]), 5)
     masks = rule.masks(0)
     for ids, expected in (([0, 2], []), ([0, 1], [3, 4]), ([0, 2, 1], None), ([0, 1, 3], [4]), ([0, 1, 3, 4, 4], [4])):
         found = masks.after(ids)
         assert (None if found is None else found.nonzero().flatten().tolist()) == expected
 
 
+def allowed(kind: Any, text: str, ids: list[int], tokenizer: Any = None, vocabulary: int = 320) -> list[int] | None:
+    rule = constraint_of(Grammar(kind, text), tokenizer or byte_tokenizer(), frozenset([EOS]), vocabulary)
+    found = rule.masks(0).after(ids)
+    return None if found is None else found.nonzero().flatten().tolist()
+
+
+def test_only_a_grammar_that_names_special_tokens_allows_them() -> None:
+    """The ids of no text, and the end where the text is not whole, are not the complement of any text."""
+    letter = byte_tokenizer().convert_tokens_to_ids("a")
+    for text in ("start: A\nA: ~/b/", "start: A\nA: ~/(.*a.{20})/", 'start: A "b"\nA: ~/(.*b.*)/'):
+        for ids in ([], [letter]):
+            found = allowed("lark", text, ids)
+            assert found and letter in found and not {0, *range(300, 320)} & {*found}
+            assert (EOS in found) == ('"b"' not in text)
+    assert allowed("lark", 'start: "a" (<[301]> | <s>) "b"', [letter]) == [0, 301]
+
+
+@pytest.mark.parametrize("text", ["aZb*", "aZ", "a(Zb|Zc)", "(a|c)Zb"])
+def test_what_must_follow_and_cannot_be_spelled_is_not_left_out(text: str) -> None:
+    """The tokenizer drops a letter that it lacks, so llguidance allows what follows that letter."""
+    tokenizer = letter_tokenizer(["a", "$", "b", "c", "d"])
+    assert allowed("regex", text, [0], tokenizer, 5) == []
+
+
+def test_a_long_text_holds_few_masks() -> None:
+    masks = constraint_of(Grammar("regex", "a*"), byte_tokenizer(), frozenset([EOS]), 320).masks(0)
+    ids = [byte_tokenizer().convert_tokens_to_ids("a")] * 300
+    for count in range(301):
+        last = masks.after(ids[:count])
+    assert len(masks._after) == grammar.KEPT
+    assert last is not None and masks.after(ids[:5]).equal(last)
+
+
 def test_a_grammar_that_passes_a_bound_at_a_token_says_so() -> None:
     text = 'start: a b c d\na: b? c? d? "x"?\nb: a? c? "y"?\nc: a? b? d? "z"?\nd: a? b? c? "w"?'
-    masks, ids = constraint_of(Grammar("lark", text), byte_tokenizer(), [EOS], 320).masks(0), []
+    masks, ids = constraint_of(Grammar("lark", text), byte_tokenizer(), frozenset([EOS]), 320).masks(0), []
     with pytest.raises(specdec.InvalidInput, match="takes too long to follow"):
         while (allowed := masks.after(ids)) is not None:
             ids.append(next(i for i in allowed.nonzero().flatten().tolist() if i != EOS))
@@ -120,8 +156,8 @@ def test_a_function_may_write_each_mask_into_the_same_tensor() -> None:
         return written(text).numpy()
 
     texts = []
-    for grammar in (ids, written, numpy):
-        params = specdec.SamplingParams(max_new_tokens=6, grammar=grammar)
+    for given in (ids, written, numpy):
+        params = specdec.SamplingParams(max_new_tokens=6, grammar=given)
         events = specdec.speculative(pair_of("model"), torch.tensor(PROMPT), gamma=3, params=params)
         texts.append(specdec.collect(list(events)).token_ids)
     assert texts[0] == texts[1] == texts[2] and len(texts[0]) == 5

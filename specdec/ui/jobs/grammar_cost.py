@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from specdec.errors import BadSetting
 from specdec.events import GRAMMAR_KINDS, JSON_STYLE, Grammar
-from specdec.runtime.grammar import LIMITS
+from specdec.runtime.guidance import LIMITS
 
 SECONDS = 3.0  # with the start of the process, up to one second
 _READ = """
