@@ -154,7 +154,7 @@ class _Run:
         kept, self.reason = self.call.cut(self.new_ids, block)
         self.new_ids += block[:kept]
         context.commit(block[:kept])
-        if sampler.masks is not None and len(block) > 1:
+        if sampler.masks is not None:
             sampler.masks.require_obeyed(context.tokens)
         target.crop_to(context.length - 1)
         drafter.crop_to(context.length - 1)

@@ -118,8 +118,10 @@ class _Streamer(BaseStreamer):
                 self.prefill_seconds = elapsed
             self.new_ids += block[:kept]
             if self._masks is not None:
-                self._require_obeyed(self._masks)
+                self._masks.require_obeyed(self._tokens())
             self._emit(self._round(tuple(block[:kept]), elapsed))
+            if self._masks is not None and not self.ended:
+                self._masks.require_choice(self._tokens())
             if reason == "stop" and self._call.lane != "generate":
                 self.end()
                 raise _Stopped
@@ -136,10 +138,9 @@ class _Streamer(BaseStreamer):
         yield
         self._clock.resume()
 
-    def _require_obeyed(self, masks: Masks) -> None:
-        """Raise ``GrammarStuck`` where the text cannot go on, or went on after that."""
-        tokens = [*self._call.started.prompt_ids, *self.new_ids]
-        masks.require_obeyed(tokens) if self.ended else masks.require_choice(tokens)
+    def _tokens(self) -> list[int]:
+        """Prompt and new tokens."""
+        return [*self._call.started.prompt_ids, *self.new_ids]
 
     def _round(self, ids: tuple[int, ...], elapsed: float) -> Round:
         plain = self._call.lane == "generate"

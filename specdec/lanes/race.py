@@ -15,6 +15,7 @@ from specdec.events import Event, Round, SamplingParams, Started
 from specdec.lanes.decoding_thread import Batches, driven
 from specdec.lanes.table import DEFAULT_KEYS, LaneConfig, race_configs, require_runs, turned
 from specdec.models.pair import Pair, Prompt
+from specdec.runtime.grammar import anything
 
 WARM_UP_TOKENS = 8  # of generate, and of our loop without a draft
 WARM_UP_GAMMA = 8  # longest draft of a warm-up on a CPU, or of a policy, which seldom chooses longer ones
@@ -82,8 +83,11 @@ def warm_up(request: Request, config: LaneConfig, acceptance: Acceptance = Lossl
     gamma + 1 target passes and gamma * (gamma + 1) / 2 draft passes after the prompt. The graph engine needs twice as
     many, because it captures a step at its second use. A CPU loads no kernels. There the longest draft is
     ``WARM_UP_GAMMA``, because at gamma 16 the 136 draft passes would take as long as a short race. Neither EOS nor a
-    stop string ends a warm-up; ``max_new_tokens`` does. Prompt lookup drafts only what it finds.
+    stop string ends a warm-up; ``max_new_tokens`` does. Prompt lookup drafts only what it finds. A grammar allows
+    each token in a warm-up: a short text would end it, and what a grammar forces is drafted without a pass.
     """
+    if request.constraint is not None:
+        request = replace(request, constraint=anything(request.pair.vocabulary))
     gamma = config.gamma if config.row.lengths == "any" else None
     if gamma is None:
         short = request.with_params(max_new_tokens=min(WARM_UP_TOKENS, request.params.max_new_tokens))
