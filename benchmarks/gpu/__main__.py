@@ -27,7 +27,7 @@ os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 import torch  # noqa: E402
 
 from benchmarks import document as documents  # noqa: E402
-from benchmarks.gpu import document, estimate, facts, faults, recordings, right, table  # noqa: E402
+from benchmarks.gpu import document, estimate, facts, faults, load, recordings, right, table  # noqa: E402
 from benchmarks.gpu.campaign import STEPS, Found, Part, Setting, can_fork, run  # noqa: E402
 from specdec.models.pair import silence_libraries  # noqa: E402
 
@@ -53,6 +53,7 @@ def parts(rehearsal: bool) -> list[Part]:
         *(("table", name, partial(table.shape, name=name)) for name in names[:3]),
         ("recordings", "embedded", recordings.embedded),
         ("recordings", "shape", recordings.shape),
+        ("table", "under load", load.under_load),
         ("table", f"compiled {names[0]}", partial(table.compiled, name=names[0])),
         *(("table", name, partial(table.shape, name=name)) for name in names[3:]),
     ]

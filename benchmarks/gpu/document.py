@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.document import table, with_section
+from benchmarks.gpu import load
 from benchmarks.gpu.campaign import STEPS, Found, line_of_record
 from specdec.cli.graphs_tried import GRAPHS_TRIED
 from specdec.report import numbers
@@ -107,6 +108,8 @@ def performance(known: CampaignResults) -> str:
     if shapes := [found for found in shapes if found.get("passes")]:
         parts.append("Seconds of a target pass by its rows, over those of one row, captured (and eager):")
         parts.append(table(("Target", *map(str, ROWS)), map(growth, shapes)))
+    if (found := known.found("table", "under load")).get("rows"):
+        parts.append(load.as_table(found))
     parts += map(compiled, known.shapes(compiled=True))
     return "\n\n".join(part.strip() for part in parts if part)
 

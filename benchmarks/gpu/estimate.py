@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.gpu import right, table
+from benchmarks.gpu import load, right, table
 from benchmarks.gpu.campaign import START
 from specdec.models.presets import SHAPES
 
@@ -20,6 +20,7 @@ CAPTURED = 2.4e-6  # seconds of a small kernel in a captured graph
 OWN = 1.3e-3  # seconds of a layer by transformers' own forward: 60 kernels, module calls, masks
 ROUND = 1.5e-3  # seconds of a round outside its passes
 CAPTURE = 0.03  # seconds to capture a step of a tiny model or of one of a few dozen layers
+OPERATIONS = 3e14  # of bfloat16 numbers per second; a pass has as many for a token as its weights have bytes
 FILL = 1e11  # bytes of random weights per second
 COMPILE = 60.0  # seconds to compile a pass
 TINY = 3  # layers of a tiny model
@@ -78,6 +79,16 @@ def compiled(name: str) -> float:
     return START + _building(name) + COMPILE + (table.RUNS + 1) * lanes
 
 
+def under_load() -> float:
+    """The embedded target; per load a warm-up and nine turns of both kinds of passes, captures, and filled caches."""
+    target, draft = (passes(name) for name in load.NAME.split(":"))
+    widths, loads = table.GAMMA + 1, len(load.CONTEXTS) * len(load.BATCHES)
+    turns = 10 * sum(widths * target[kind] + draft[kind] for kind in ("eager", "graph"))
+    captures = (widths + 1) * (CAPTURE + target["eager"])
+    filled = sum(load.CONTEXTS) * sum(load.BATCHES) * sum(map(weight_bytes, load.NAME.split(":")))
+    return START + 1 + _building(load.NAME) + loads * (turns + captures) + 4 * filled / OPERATIONS
+
+
 def _building(name: str) -> float:
     models = name.split(":")
     filled = sum(weight_bytes(model) for model in models) / FILL
@@ -125,4 +136,5 @@ def parts() -> dict[tuple[str, str], float]:
         ("recordings", "shape"): START + _building(table.NAMES[0]) + 4 * table.TOKENS * passes("qwen2.5-7b")["own"],
     }
     found |= {("table", name): shape(name) for name in table.NAMES}
+    found[("table", "under load")] = under_load()
     return found | {("table", f"compiled {name}"): compiled(name) for name in table.NAMES[:1]}

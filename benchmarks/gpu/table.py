@@ -115,18 +115,23 @@ def built(setting: Setting, name: str) -> tuple[Pair, tuple[PromptItem, ...], Sa
     stand_in(setting)
     if setting.rehearsal:
         roofline.SECONDS = 0.01
-        for place, model in enumerate(name.split(":")):
-            fields = SHAPES[model]
-            grouped = {"num_key_value_heads": 2} if "num_key_value_heads" in fields else {}
-            sizes = {key: value for key, value in SMALL.items() if key in fields}
-            sizes |= {"vocab_size": sizes["vocab_size"] - 16 * place}  # as in some of the pairs
-            SHAPES[model] = fields | sizes | grouped | ({"head_dim": 8} if "head_dim" in fields else {})
+        small_shapes(name)
     dtype = "float32" if setting.rehearsal else "bfloat16"
     pair = shape_pair(name, AGREEMENT, str(setting.device), dtype, "graph")
     example = read_prompts(EXAMPLES)[0]
     items = (PromptItem(example.name, example.category, example.prompt),)
     params = SamplingParams(32 if setting.rehearsal else TOKENS, seed=0, ignore_eos=True)
     return recorded(pair, items, params), items, params
+
+
+def small_shapes(name: str) -> None:
+    """Make the shapes of a pair as small as those of a rehearsal."""
+    for place, model in enumerate(name.split(":")):
+        fields = SHAPES[model]
+        grouped = {"num_key_value_heads": 2} if "num_key_value_heads" in fields else {}
+        sizes = {key: value for key, value in SMALL.items() if key in fields}
+        sizes |= {"vocab_size": sizes["vocab_size"] - 16 * place}  # as in some of the pairs
+        SHAPES[model] = fields | sizes | grouped | ({"head_dim": 8} if "head_dim" in fields else {})
 
 
 def shape(setting: Setting, name: str) -> Iterator[Found]:

@@ -55,12 +55,26 @@ class BatchedPassView(PassView):
     def write(self, held: torch.Tensor, states: torch.Tensor) -> None:
         """Put the rows' ``states`` (n x B, *shape of one sequence) into a layer's slots."""
         slots = held[self._start : self._end].unflatten(self._heads, (self._batch, -1))
-        slots.copy_(states.unflatten(0, (-1, self._batch)).movedim(1, self._heads))
+        slots.copy_(by_head(states, self._batch, self._heads))
 
     def attend(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
     ) -> torch.Tensor:
         """Attention of ``q`` (heads, n x B, D) over ``k`` and ``v`` (B x kv heads, m, D)."""
-        every = q.unflatten(1, (-1, self._batch)).permute(2, 0, 1, 3).flatten(0, 1)  # (B x heads, n, D)
-        found = super().attend(every, k, v, mask, causal, scale)
-        return found.unflatten(0, (self._batch, -1)).permute(1, 2, 0, 3).flatten(1, 2)
+        found = super().attend(by_sequence(q, self._batch), k, v, mask, causal, scale)
+        return by_row(found, self._batch)
+
+
+def by_head(states: torch.Tensor, batch: int, heads: int) -> torch.Tensor:
+    """The ``states`` (n x B, *shape of one sequence) with B as an axis of its own before that of the heads."""
+    return states.unflatten(0, (-1, batch)).movedim(1, heads)
+
+
+def by_sequence(q: torch.Tensor, batch: int) -> torch.Tensor:
+    """``q`` (heads, n x B, D) as (B x heads, n, D), for attention."""
+    return q.unflatten(1, (-1, batch)).permute(2, 0, 1, 3).flatten(0, 1)
+
+
+def by_row(found: torch.Tensor, batch: int) -> torch.Tensor:
+    """What attention found, (B x heads, n, D), as (heads, n x B, D)."""
+    return found.unflatten(0, (batch, -1)).permute(1, 2, 0, 3).flatten(1, 2)

@@ -16,11 +16,13 @@ from transformers import PreTrainedModel
 from specdec.drafters.draft_model import DraftModel
 from specdec.errors import BadSetting, InvalidInput
 from specdec.events import SamplingParams
+from specdec.forward import cuda_graph
 from specdec.forward.lean import LeanModel
 from specdec.forward.lean_check import lean_model
+from specdec.forward.static_buffers import bound_of
 from specdec.lanes.table import LOOP, LaneConfig
 from specdec.measure.cached_batch import PART, Timed, cached_batch, seconds_on
-from specdec.measure.load import LEAN, TRANSFORMERS, PassTimes, kept_by_place
+from specdec.measure.load import GRAPH, TRANSFORMERS, PassTimes, kept_by_place
 from specdec.measure.metrics import pool
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
@@ -53,9 +55,15 @@ def draft_model_of(pair: Pair) -> PreTrainedModel:
 
 def require_passes(pair: Pair, passes: str) -> None:
     """Raise ``InvalidInput`` if the pair has no such ``passes``, one of ``load.PASSES``."""
-    for model in (pair.target, draft_model_of(pair)) if passes == LEAN else ():
+    models = (pair.target, draft_model_of(pair))
+    for model in models if passes != TRANSFORMERS else ():
         if isinstance(reason := lean_model(model), str):
             raise InvalidInput(f"{type(model).__name__} has no lean passes. {reason} Take those of transformers.")
+    if passes == GRAPH:
+        if cuda_graph.capture_for(pair.device) is None:
+            raise InvalidInput(f"CUDA graphs need a CUDA device, and this pair is on {pair.device}. Take lean passes.")
+        if refused := cuda_graph.no_graphs(models):
+            raise InvalidInput(f"Passes of this pair cannot be captured. {refused} Take lean passes.")
 
 
 def recorded_acceptance(
@@ -128,9 +136,10 @@ def _rows(ids: torch.Tensor, batch: int, tokens: int) -> torch.Tensor:
     return ids[(starts[:, None] + torch.arange(tokens, device=ids.device)) % len(ids)]
 
 
-def fits(pair: Pair, context: int, batch: int, gamma: int) -> bool:
+def fits(pair: Pair, context: int, batch: int, gamma: int, passes: str) -> bool:
     """Whether the caches and logits of such a measurement fit into the free memory, by estimate."""
     tokens, models = context + gamma + 1, pair.models(drafting=True)
+    tokens = bound_of(tokens) if passes == GRAPH else tokens
     caches = sum(cache_bytes(model.config, model.dtype, tokens) for model in models)
     logits = max(gamma + 1, min(PART, context)) * pair.vocabulary * torch.float32.itemsize
     return batch * (SPARE * caches + 2 * logits) < free_bytes(pair.device)
@@ -148,7 +157,7 @@ def all_pass_times(
     """Time the ``passes`` at each context and each number of sequences that fits into memory, in order."""
     for context in contexts:
         for batch in levels:
-            if fits(pair, context, batch, gamma):
+            if fits(pair, context, batch, gamma, passes):
                 yield pass_times(pair, ids, context, batch, gamma, runs, passes=passes)
 
 

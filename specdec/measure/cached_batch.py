@@ -1,8 +1,8 @@
-"""One model with filled caches of several sequences, whose passes are timed: transformers' own, or lean ones.
+"""One model with filled caches of several sequences, whose passes are timed: transformers', lean ones, or graphs.
 
 Lean passes run by torch's operators, over one sequence too: native passes read no more than one, and all passes of a
-table should be of one kind. Captured graphs are left out: their buffers (``static_buffers``) have one sequence, and
-they read all slots up to a bound, so their times would not be those of these passes.
+table should be of one kind. Graphs are lean passes that were captured; like those of the graph engine, they read all
+slots up to a bound.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import torch
 from transformers import PreTrainedModel
 
 from specdec.forward.batched_buffer import BatchedKVBuffer
+from specdec.forward.batched_graph import BatchedGraphs
 from specdec.forward.hf_cache import new_cache
 from specdec.forward.hf_private import keeps_logits
 from specdec.forward.lean_check import lean_model
-from specdec.measure.load import LEAN
+from specdec.measure.load import GRAPH, LEAN
 from specdec.runtime.clock import between, mark
 
 PART = 256  # tokens of each sequence that a pass reads while a cache is filled
@@ -82,6 +83,23 @@ class LeanBatch:
         return timed(ids.device, lambda: self._pass(rows))
 
 
+class GraphBatch:
+    """``LeanBatch`` with captured passes. A capture takes place before the first pass of a width is timed."""
+
+    def __init__(self, model: PreTrainedModel, ids: torch.Tensor, more: int):
+        lean = lean_model(model)
+        assert not isinstance(lean, str)  # see ``require_passes``
+        self._length = ids.shape[1]
+        self._graphs = BatchedGraphs(lean, len(ids), self._length + more)
+        for start in range(0, self._length, PART):
+            self._graphs.fill(ids[:, start : start + PART].T.flatten(), start)
+
+    def seconds(self, ids: torch.Tensor, timed: Timed) -> float:
+        return timed(ids.device, self._graphs.prepared(ids.T.flatten(), self._length))
+
+
 def cached_batch(model: PreTrainedModel, ids: torch.Tensor, more: int, passes: str) -> CachedBatch:
     """A cache of ``ids`` (B, L) for ``passes``, one of ``load.PASSES``, over up to ``more`` tokens of each sequence."""
+    if passes == GRAPH:
+        return GraphBatch(model, ids, more)
     return LeanBatch(model, ids, more) if passes == LEAN else TransformersBatch(model, ids)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from specdec.measure.metrics import Metrics
 
-TRANSFORMERS, LEAN = PASSES = ("transformers", "lean")  # the kinds of passes that can be timed
+TRANSFORMERS, LEAN, GRAPH = PASSES = ("transformers", "lean", "graph")  # the kinds of passes that can be timed
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from math import ceil
 from statistics import median, median_low
 from typing import Any
 
-from specdec.measure.load import LEAN, TRANSFORMERS, PassTimes, load_gains, tokens_a_round
+from specdec.measure.load import GRAPH, LEAN, TRANSFORMERS, PassTimes, load_gains, tokens_a_round
 from specdec.measure.metrics import no_clear_difference
 from specdec.report import numbers, sentences
 from specdec.report.figure_table import FigureTable
@@ -41,6 +41,10 @@ COMPUTED = (
 PASSES_SAID = {
     TRANSFORMERS: "The passes are those of transformers; another engine has other costs.",
     LEAN: "The passes are lean ones by torch's operators; another engine has other costs, and so have native passes.",
+    GRAPH: (
+        "The passes are lean ones captured as CUDA graphs, which read all cached places up to a bound (256, 512, 1,024 "
+        "...); another engine has other costs."
+    ),
 }
 GAIN_CAPTION = (
     "Computed gain over plain decoding at the same load, a factor: median of {runs} (lowest\u2013highest). Passes: "

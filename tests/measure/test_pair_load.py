@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from cuda_standins import StandIn, forget_engines, stand_in_for_captures
 from fakes import byte_tokenizer, noisy_copy, shared_tiny, tiny
 
 import specdec
@@ -15,7 +16,9 @@ from specdec.cli import load as command
 from specdec.cli.parsers import parser_of
 from specdec.errors import BadSetting, InvalidInput
 from specdec.events import SamplingParams
+from specdec.forward import cuda_graph
 from specdec.forward.lean_check import lean_model
+from specdec.forward.static_buffers import StaticPassView
 from specdec.measure import batched_passes, cached_batch
 from specdec.measure.batched_passes import (
     MachineLimit,
@@ -27,8 +30,8 @@ from specdec.measure.batched_passes import (
     recorded_acceptance,
     require_passes,
 )
-from specdec.measure.cached_batch import LeanBatch, TransformersBatch
-from specdec.measure.load import LEAN, TRANSFORMERS, PassTimes, load_gains, tokens_a_round
+from specdec.measure.cached_batch import GraphBatch, LeanBatch, TransformersBatch
+from specdec.measure.load import GRAPH, LEAN, TRANSFORMERS, PassTimes, load_gains, tokens_a_round
 from specdec.measure.prompts import PromptItem
 from specdec.measure.roofline import Rates, weight_bytes, work_of
 from specdec.report.load import COMPUTED, PASSES_SAID, computed_gains, gain_table, gain_verdict
@@ -87,18 +90,19 @@ def test_the_largest_load_at_which_each_length_pays_is_named() -> None:
     ("family", "passes"),
     [
         *[(family, TRANSFORMERS) for family in ("llama", "gpt2", "gemma2", "mixtral")],
-        *[(family, LEAN) for family in ("llama", "gpt2")],
+        *[(family, passes) for family in ("llama", "gpt2") for passes in (LEAN, GRAPH)],
     ],
 )
 def test_a_pass_over_a_filled_cache_is_that_of_whole_texts(family: str, passes: str, monkeypatch) -> None:
     """Filled in parts, and forgotten after each pass: logits are those of the whole text, again and again."""
     monkeypatch.setattr(cached_batch, "PART", 7)
+    monkeypatch.setattr(cuda_graph, "capture_for", lambda device: StandIn([]))
     model = shared_tiny(family)
     ids = torch.randint(0, 320, (3, 24), generator=torch.Generator().manual_seed(1))
     outputs = []
 
     def timed(device: torch.device, work) -> float:
-        outputs.append(work())
+        outputs.append(work().clone())  # a replay overwrites it
         return 1.0
 
     with torch.inference_mode():
@@ -107,13 +111,17 @@ def test_a_pass_over_a_filled_cache_is_that_of_whole_texts(family: str, passes: 
             assert cached.seconds(ids[:, 20 : 20 + width], timed) == 1.0
         whole = model(input_ids=ids).logits
     for width, logits in zip((4, 1, 4), outputs, strict=True):
-        if passes == LEAN:  # its rows are the first token of each sequence, then the second one of each
+        if passes != TRANSFORMERS:  # its rows are the first token of each sequence, then the second one of each
             logits = logits.unflatten(0, (width, 3)).transpose(0, 1)
         torch.testing.assert_close(logits, whole[:, 20 : 20 + width], atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("passes", "kind"), [(TRANSFORMERS, TransformersBatch), (LEAN, LeanBatch)])
+KINDS = {TRANSFORMERS: TransformersBatch, LEAN: LeanBatch, GRAPH: GraphBatch}
+
+
+@pytest.mark.parametrize(("passes", "kind"), KINDS.items())
 def test_every_pass_is_timed_in_turns_and_the_median_counts(passes, kind, pair, monkeypatch) -> None:
+    monkeypatch.setattr(cuda_graph, "capture_for", lambda device: StandIn([]))
     shapes, clock = [], iter(range(10**6))
     inner = kind.seconds
 
@@ -139,6 +147,7 @@ def test_loads_without_room_are_left_out(pair, monkeypatch) -> None:
     room = 3 * 2.5 * 2 * batched_passes.cache_bytes(pair.target.config, torch.float32, 10)
     monkeypatch.setattr(batched_passes, "free_bytes", lambda device: room + 4 * 2 * 4 * 8 * 320)
     assert [each.batch for each in all_pass_times(pair, torch.arange(50), [8], [1, 2, 4, 8], 1, 1)] == [1, 2]
+    assert not list(all_pass_times(pair, torch.arange(50), [8], [1], 1, 1, GRAPH)), "they have 256 places at least"
 
 
 def test_contexts_that_do_not_fit_are_refused(pair) -> None:
@@ -165,8 +174,21 @@ def test_lean_passes_of_a_model_without_them_are_refused(pair) -> None:
     require_passes(pair, LEAN)
     other = specdec.Pair(shared_tiny("mixtral"), pair.target)
     require_passes(other, TRANSFORMERS)
-    with pytest.raises(InvalidInput, match="^MixtralForCausalLM has no lean passes"):
-        require_passes(other, LEAN)
+    for passes in (LEAN, GRAPH):
+        with pytest.raises(InvalidInput, match="^MixtralForCausalLM has no lean passes"):
+            require_passes(other, passes)
+
+
+def test_graph_passes_are_refused_where_nothing_can_be_captured(pair, monkeypatch) -> None:
+    with pytest.raises(InvalidInput, match=r"^CUDA graphs need a CUDA device, and this pair is on cpu\. Take lean"):
+        require_passes(pair, GRAPH)
+    forget_engines(monkeypatch.setattr)
+    stand_in_for_captures(monkeypatch.setattr)
+    require_passes(pair, GRAPH)
+    forget_engines(monkeypatch.setattr)
+    monkeypatch.setattr(StaticPassView, "write", lambda self, held, states: None)
+    with pytest.raises(InvalidInput, match=r"^Passes of this pair cannot be captured\. Logits .* Take lean passes\.$"):
+        require_passes(pair, GRAPH)
 
 
 def test_the_recorded_acceptance_is_that_of_the_pair() -> None:

@@ -48,7 +48,8 @@ def load_test_arguments(parser: Parser) -> None:
         "--passes",
         choices=PASSES,
         default=TRANSFORMERS,
-        help=f"whose passes of a pair are timed: those of transformers, or lean ones (default {TRANSFORMERS})",
+        help="which passes of a pair are timed: those of transformers, lean ones, or lean ones captured as CUDA "
+        f"graphs, which need a CUDA device (default {TRANSFORMERS})",
     )
     parser.add_argument("--prompts", type=Path, default=EXAMPLES, help="default: the example prompts")
     parser.add_argument("--at-once", type=int, default=AT_ONCE, help=f"most calls at once (default {AT_ONCE})")
