@@ -14,15 +14,13 @@ from typing import Any
 import torch
 from comparison import Comparison
 from drafting import HIDDEN, VOCABULARY, randomised
-from enumeration import OfModel
-from fakes import generated, isolated_rng, prompt_of, rounds_of, tiny
+from fakes import generated, isolated_rng, prompt_of, tiny
 from transformers import GenerationConfig, MuseGlimmerConfig, MuseGlimmerForConditionalGeneration
 
 import specdec
 from specdec.drafters.dflash_config import dflash_config, is_dspark
 from specdec.drafters.dflash_head import DFlashHead
 from specdec.drafters.dspark import DSparkHead, dspark_config
-from specdec.measure.enumeration import distance, distribution
 
 LAYERS = 6  # of a target
 WINDOW = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4, "use_sliding_window": True}
@@ -234,18 +232,3 @@ def require_text_of_generate(pair: specdec.Pair, tokens: int, gammas: tuple[Any,
 
 
 SMALL = {"vocab_size": 3, "mask_token_id": 0, "block_size": 4}  # of heads for a target of 3 tokens and 3 layers
-
-
-def sampled_apart(
-    pair: specdec.Pair, acceptance: str, tokens: int = 4, gamma: Any = 2, **settings: Any
-) -> tuple[float, int]:
-    """How far the distribution of sampled texts is from the target's own, and how many paths there are."""
-    prompt = (1, 2, 1)
-    params = specdec.SamplingParams(temperature=1.5, max_new_tokens=tokens, seed=0, **settings)
-
-    def write() -> tuple[int, ...]:
-        lane = specdec.speculative(pair, torch.tensor(prompt), gamma=gamma, params=params, acceptance=acceptance)
-        return tuple(itertools.chain.from_iterable(event.committed_ids for event in rounds_of(list(lane))))
-
-    texts, paths = distribution(write, every=acceptance == "block")
-    return distance(texts, OfModel(pair.target, prompt, params).completed({(): 1.0})), paths

@@ -1,14 +1,21 @@
-"""The exact distribution of what a target writes alone, by the definitions of the settings."""
+"""The exact distribution of what a target writes alone, by the definitions of the settings, and how far a call's is."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
+from unittest import mock
 
 import torch
+from comparison import FULL
+from fakes import rounds_of
 
 import specdec
+from specdec.measure.enumeration import distance, distribution
+from specdec.runtime import draws
 
 
 def processed(
@@ -80,3 +87,32 @@ class OfModel(Target):
             logits = self.model(input_ids=torch.tensor([ids])).logits[0, -1]
             self._rows[text] = processed(logits, self.params, ids, text).tolist()
         return self._rows[text]
+
+
+def sampled_apart(
+    pair: specdec.Pair,
+    acceptance: str = "lossless",
+    tokens: int = 4,
+    gamma: Any = 2,
+    prompt: Sequence[int] = (1, 2, 1),
+    **settings: Any,
+) -> tuple[float, int]:
+    """How far the distribution of sampled texts is from the target's own, and how many paths there are.
+
+    Every outcome of every draw, over rounds that follow each other. The target draws the first token before any draft,
+    so all texts begin with the token 1, and their chances are those given that; with ``--full`` they begin with any.
+    """
+    params = specdec.SamplingParams(temperature=1.5, max_new_tokens=tokens, seed=0, **settings)
+
+    def text() -> tuple[int, ...]:
+        lane = specdec.speculative(pair, torch.tensor(prompt), gamma=gamma, params=params, acceptance=acceptance)
+        return tuple(itertools.chain.from_iterable(event.committed_ids for event in rounds_of(list(lane))))
+
+    def text_after_one() -> tuple[int, ...]:
+        draw, first = draws.draw, [torch.tensor([1])]
+        with mock.patch.object(draws, "draw", lambda *given: first.pop() if first else draw(*given)):
+            return text()
+
+    texts, paths = distribution(text if FULL else text_after_one, every=acceptance == "block")
+    exact = OfModel(pair.target, prompt, params).completed({() if FULL else (1,): 1.0})
+    return distance(texts, exact), paths

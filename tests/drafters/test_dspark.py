@@ -17,12 +17,12 @@ from block_heads import (
     pair_of,
     read_draft,
     require_text_of_generate,
-    sampled_apart,
     speculators,
     target_of,
 )
 from comparison import FULL
 from drafting import HIDDEN, VOCABULARY, refused, require_drafts_from_scratch, require_loaded, save, save_target
+from enumeration import sampled_apart
 from fakes import prompt_of, rounds_of
 from pairwise import each_once
 
@@ -175,7 +175,7 @@ GAMMAS = (*range(1, 17), "auto", specdec.ConfidenceStop(9, 0.4)) if FULL else (1
     family=("llama", "qwen3", "qwen3_5_text"), written=("DeepSpec", "the masks alone, some tokens", "confidence alone")
 )
 def test_greedy_text_is_that_of_generate(family: str, written: str) -> None:
-    require_text_of_generate(pair_of(target_of(family), head_of(FORMATS[written])), 48, GAMMAS)
+    require_text_of_generate(pair_of(target_of(family), head_of(FORMATS[written])), 48 if FULL else 32, GAMMAS)
 
 
 @pytest.mark.full

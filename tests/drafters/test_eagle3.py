@@ -6,7 +6,6 @@ one row at a time, over the whole text, without a cache.
 
 from __future__ import annotations
 
-import itertools
 import math
 from functools import partial
 from typing import Any
@@ -28,7 +27,7 @@ from drafting import (
     require_loaded,
     save_target,
 )
-from enumeration import OfModel
+from enumeration import sampled_apart
 from fakes import generated, isolated_rng, prompt_of, rounds_of, tiny
 from pairwise import each_once, few, pairwise
 
@@ -38,7 +37,7 @@ from specdec.drafters.eagle3_head import FEATURES, Eagle3Head, head_config
 from specdec.forward.hf_cache import PreallocatedLayer
 from specdec.forward.model_info import why_not_lean
 from specdec.forward.runner import Runner
-from specdec.measure.enumeration import CLOSE, distance, distribution
+from specdec.measure.enumeration import CLOSE
 from specdec.models.loading import load_pair, plan_pair
 from specdec.models.pair_check import check_pair
 from specdec.report import provenance
@@ -270,16 +269,8 @@ def test_sampled_text_has_the_targets_distribution(known: int | None, acceptance
     """Every outcome of every draw, over rounds that follow each other; the head knows all three tokens, or two."""
     target = target_of(vocab_size=3)
     head = head_of(config_of(vocab_size=3, **({} if known is None else {"draft_vocab_size": known})))
-    prompt, params = (1, 2, 1), specdec.SamplingParams(temperature=1.5, max_new_tokens=4, seed=0)
-    pair = specdec.Pair(target, specdec.Eagle3(head))
-
-    def write() -> tuple[int, ...]:
-        lane = specdec.speculative(pair, torch.tensor(prompt), gamma=2, params=params, acceptance=acceptance)
-        return tuple(itertools.chain.from_iterable(event.committed_ids for event in rounds_of(list(lane))))
-
-    texts, paths = distribution(write, every=acceptance == "block")
-    assert paths > 100
-    assert distance(texts, OfModel(target, prompt, params).completed({(): 1.0})) < CLOSE
+    apart, paths = sampled_apart(specdec.Pair(target, specdec.Eagle3(head)), acceptance)
+    assert paths > 50 and apart < CLOSE
 
 
 # --- options ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ decoder layers are transformers' own classes.
 
 from __future__ import annotations
 
-import itertools
 import json
 from functools import partial
 from typing import Any
@@ -15,8 +14,8 @@ import pytest
 import torch
 from comparison import HOURS, Comparison
 from drafting import GAMMAS, require_drafts_from_scratch
-from enumeration import OfModel
-from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, rounds_of, tiny
+from enumeration import sampled_apart
+from fakes import byte_tokenizer, generated, isolated_rng, prompt_of, tiny
 from pairwise import each_once
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, DeepseekV3Config, Glm4MoeConfig
@@ -24,7 +23,7 @@ from transformers.modeling_layers import MtpModel
 
 import specdec
 from specdec.drafters.mtp import MtpDraft
-from specdec.measure.enumeration import CLOSE, distance, distribution
+from specdec.measure.enumeration import CLOSE
 from specdec.models.loading import load_pair, plan_pair
 from specdec.models.pair_check import check_pair
 
@@ -152,15 +151,8 @@ def test_greedy_text_is_that_of_generate(family: str, layers: int) -> None:
 def test_sampled_text_has_the_targets_distribution(layers: int, acceptance: str) -> None:
     """Every outcome of every draw, over rounds that follow each other."""
     pair = pair_of("deepseek_v3", layers, vocabulary=3)
-    prompt, params = (1, 2, 1), specdec.SamplingParams(temperature=1.5, max_new_tokens=4 if HOURS else 3, seed=0)
-
-    def write() -> tuple[int, ...]:
-        lane = specdec.speculative(pair, torch.tensor(prompt), gamma=2, params=params, acceptance=acceptance)
-        return tuple(itertools.chain.from_iterable(event.committed_ids for event in rounds_of(list(lane))))
-
-    texts, paths = distribution(write, every=acceptance == "block")
-    assert paths > 40
-    assert distance(texts, OfModel(pair.target, prompt, params).completed({(): 1.0})) < CLOSE
+    apart, paths = sampled_apart(pair, acceptance, 4 if HOURS else 3)
+    assert paths > 12 and apart < CLOSE
 
 
 def test_a_prompt_of_one_token_and_drafts_that_pause(monkeypatch) -> None:

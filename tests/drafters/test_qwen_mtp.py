@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from all_types import TYPES, small_config, small_model
 from comparison import FULL, HOURS, Comparison
 from drafting import require_drafts_from_scratch
-from enumeration import OfModel
+from enumeration import sampled_apart
 from fakes import byte_tokenizer, generated, letters, prompt_of, rounds_of
 from pairwise import each_once
 from safetensors.torch import load_file, save_file
@@ -32,7 +32,7 @@ import specdec
 from specdec.drafters import mtp
 from specdec.drafters.mtp import MtpDraft
 from specdec.forward.recurrent_state import RecurrentSnapshots
-from specdec.measure.enumeration import CLOSE, distance, distribution
+from specdec.measure.enumeration import CLOSE
 from specdec.models.loading import load_pair, plan_pair
 from specdec.models.pair_check import check_pair
 
@@ -279,7 +279,7 @@ def require_text_of_generate(pair: specdec.Pair, tokens: int, gammas: tuple[Any,
 @pytest.mark.parametrize(("family", "one"), [*zip(FAMILIES, (2, 8, 16), strict=True)])
 def test_greedy_text_is_that_of_generate(family: str, one: int) -> None:
     gammas = (*range(1, 17), "auto") if HOURS else (4, 2, 8, 16, "auto") if FULL else (4, one, "auto")
-    assert "rejected" in require_text_of_generate(pair_of(family), 64, gammas)
+    assert "rejected" in require_text_of_generate(pair_of(family), 64 if FULL else 32, gammas)
 
 
 @pytest.mark.full
@@ -307,16 +307,9 @@ def test_a_wrong_rollback_of_the_target_is_caught(monkeypatch, bug: str) -> None
 
 def difference(family: str, acceptance: str = "lossless") -> float:
     """How far the text's distribution is from the target's, by every outcome of every draw over several rounds."""
-    pair, prompt = pair_of(family, vocabulary=3), (1, 2, 1)
-    params = specdec.SamplingParams(temperature=1.5, max_new_tokens=4 if HOURS else 3, seed=0)
-
-    def write() -> tuple[int, ...]:
-        lane = specdec.speculative(pair, torch.tensor(prompt), gamma=2, params=params, acceptance=acceptance)
-        return tuple(itertools.chain.from_iterable(event.committed_ids for event in rounds_of(list(lane))))
-
-    texts, paths = distribution(write, every=acceptance == "block")
-    assert paths > 40
-    return distance(texts, OfModel(pair.target, prompt, params).completed({(): 1.0}))
+    apart, paths = sampled_apart(pair_of(family, vocabulary=3), acceptance, 4 if HOURS else 3)
+    assert paths > 12
+    return apart
 
 
 @each_once(acceptance=("lossless", "block"), family=FAMILIES)
