@@ -43,18 +43,21 @@ CAUSES = {
     "less is rejected.",
     "host": "{outside} of the time is spent outside the models' passes, so the program around them sets the speed. Use "
     "the graph engine on a GPU, or a larger target.",
+    "grammar": "{outside} of the time is spent outside the models' passes, where the program also follows the grammar. "
+    "Use a simpler grammar, or a larger target.",
     "round costs": "A round takes as long as {cost} tokens of the plain server and yields {tokens}. Start the server "
     "with fewer guesses a step.",
     "none": "Nothing stands out: {alpha} of tested guesses are kept, and a round yields {tokens} tokens.",
 }
 
 
-def diagnose(found: Judgement, run: RunMetrics, drafting: Metrics) -> list[Note]:
+def diagnose(found: Judgement, run: RunMetrics, drafting: Metrics, obeys: bool = False) -> list[Note]:
     """The causes that a race shows, the gravest first, each with one thing to do; at least one.
 
     ``found`` is the judgement on it, ``run`` its shown run, and ``drafting`` the speculative lane of all runs as one.
+    ``obeys``: under a grammar, which forces guesses that are always kept, and keeps passes out of graphs.
     """
-    facts = _Facts(found, run, drafting)
+    facts = _Facts(found, run, drafting, obeys)
     named = [name for name, rule in RULES if rule(facts)]
     if not named or (named == ["busy"] and drafting.alpha is not None):
         named.append("none")
@@ -66,6 +69,12 @@ class _Facts:
     found: Judgement
     run: RunMetrics
     drafting: Metrics
+    obeys: bool
+
+    @property
+    def waits(self) -> bool:
+        """Whether the models wait for the program."""
+        return (self.run.lane.overhead_share or 0.0) > OUTSIDE
 
     @property
     def tested(self) -> int:
@@ -145,12 +154,13 @@ RULES: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
     ("short text", lambda f: f.found.kind in (Kind.TOO_FEW_TOKENS, Kind.NO_TOKEN)),
     ("no guesses", lambda f: f.found.kind is Kind.NOTHING_GUESSED),
     ("never kept", _unkept),
-    ("always kept", lambda f: f.tested >= 5 * ENOUGH and f.alpha == ALWAYS),
+    ("always kept", lambda f: f.tested >= 5 * ENOUGH and f.alpha == ALWAYS and not f.obeys),
     ("few kept", _too_few),
     ("later places", lambda f: f.fall is not None and not _unkept(f)),
     ("guesses cost", lambda f: (f.guessing or 0.0) > (PART if f.losing else 2 * PART)),
     ("checking grows", lambda f: (f.found.v or 0.0) > GROWS),
     ("recurrent", lambda f: f.copies > COPIES),
-    ("host", lambda f: (f.run.lane.overhead_share or 0.0) > OUTSIDE),
+    ("host", lambda f: f.waits and not f.obeys),
+    ("grammar", lambda f: f.waits and f.obeys),
     ("round costs", _round_costs),
 )

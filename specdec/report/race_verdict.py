@@ -130,6 +130,7 @@ def race_verdict(
     )
     started = started_of(speculative)
     counted, drafting = list(sides), metrics.pool(side.lane for side in compared)
+    causes = diagnose(found, sides[shown], drafting, obeys=started.params.grammar is not None)
     verdict = replace(
         _verdict(found, notes, bool(stopped)),
         caption=provenance.run_settings(started),
@@ -144,7 +145,7 @@ def race_verdict(
         checks=checks_table(row_costs(*(run[key] for run in runs for key in (SPECULATIVE, LOOP.key) if key in run))),
         details=details(found, sides[shown], plain, speculative),
         time=sentences.NO_PASSES_ON_SERVERS if found.on_servers else time_words(lane, shown, len(runs)),
-        why=of_race(found, [cause.text for cause in diagnose(found, sides[shown], drafting)]),
+        why=of_race(found, [cause.text for cause in causes]),
         warning=None if started.claims_lossless else sentences.LOSSY.format(acceptance=started.acceptance),
         end=lane_end(SPECULATIVE, speculative) if stopped else None,  # a stopped lane has no ``Finished``
         saved=_saved(base, lane) if found.gain and not stopped else None,

@@ -26,10 +26,10 @@ LANE = replace(
 FOUND = Judgement(Kind.FASTER, 3, gain=2.0, c=0.1, v=1.1, alpha=75 / 95, tokens=4.0, guesses=4.0, round_cost=2.0)
 
 
-def causes(found: dict[str, Any] | None = None, lane: dict[str, Any] | None = None) -> list[str]:
+def causes(found: dict[str, Any] | None = None, lane: dict[str, Any] | None = None, obeys: bool = False) -> list[str]:
     speculative = replace(LANE, **lane or {})
     run = RunMetrics(PLAIN, speculative)
-    return [note.kind for note in diagnose(replace(FOUND, **found or {}), run, speculative)]
+    return [note.kind for note in diagnose(replace(FOUND, **found or {}), run, speculative, obeys)]
 
 
 SLOWER = {"kind": Kind.SLOWER, "gain": 0.8}
@@ -57,6 +57,12 @@ SLOWER = {"kind": Kind.SLOWER, "gain": 0.8}
 def test_each_cause_is_named_by_its_figures(cause: str, found: dict[str, Any], lane: dict[str, Any]) -> None:
     assert cause in causes(found, lane)
     assert causes() == ["none"], "and a good race has none of them"
+
+
+def test_under_a_grammar_no_cause_asks_for_what_cannot_help() -> None:
+    """A grammar forces guesses, which are always kept, and its calls run without graphs."""
+    assert causes({}, {"overhead_share": 0.5}, obeys=True) == ["grammar"]
+    assert causes({}, {"accepted": 100, "rejected": 0, "alpha": 1.0}, obeys=True) == ["none"]
 
 
 def test_every_cause_has_a_rule_and_a_sentence() -> None:
