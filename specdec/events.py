@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from specdec.errors import BadSetting, quoted
 from specdec.facts import MachineFacts, PairFacts
+from specdec.text import require_text
 
 MAX_GAMMA = 16
 LOSSLESS = ("lossless", "block")  # our own kinds of acceptance that leave the target's distribution as it is
@@ -41,8 +42,8 @@ class Grammar:
 
     ``Grammar.json_schema`` takes the schema as a dict too, and ``Grammar.function`` a function of your own. llguidance
     reads the three texts; its documentation says which keywords and which notation it knows. Of a function, ``kind`` is
-    "function" and ``text`` its name; a recording has no more of it. Raises ``InvalidInput`` for another kind, or for no
-    text.
+    "function" and ``text`` its name; a recording has no more of it. Raises ``InvalidInput`` for another kind, for no
+    text, and for half of a surrogate pair in it.
     """
 
     kind: GrammarKind
@@ -53,6 +54,7 @@ class Grammar:
             raise BadSetting(f"grammar is a {quoted(self.kind)}; the kinds are {', '.join(GRAMMAR_KINDS)}.")
         if not isinstance(self.text, str) or not self.text.strip():
             raise BadSetting(f"grammar is {quoted(self.text)}; give the text of a {self.kind}.")
+        require_text("The grammar", self.text)
 
     @classmethod
     def json_schema(cls, schema: str | dict[str, Any] | bool) -> Grammar:

@@ -30,7 +30,6 @@ def asked(grammar, **settings) -> list:
     [
         (Grammar("regex", "((("), "cannot be read as a regular expression: unclosed group"),
         (Grammar("regex", "(?=a)b"), "regular expression: look-around"),
-        (Grammar("regex", "\ud800"), "cannot be read as a regular expression"),
         (Grammar("regex", "[^\\x00-\\U0010ffff]"), "allows no text that the target's tokenizer can begin"),
         (Grammar("json-schema", "{"), "cannot be read as a JSON schema"),
         (Grammar("json-schema", '{"type": "what"}'), "cannot be read as a JSON schema"),
@@ -62,9 +61,11 @@ def test_another_value_is_no_grammar(value) -> None:
         specdec.SamplingParams(grammar=value)
     with pytest.raises(specdec.InvalidInput, match="draft_mask is 1; give True or False"):
         specdec.SamplingParams(draft_mask=1)  # type: ignore[arg-type]
-    for kind, text in (("gbnf", "a"), ("regex", " ")):
-        with pytest.raises(specdec.InvalidInput, match="the kinds are json-schema, regex, lark|give the text"):
+    for kind, text in (("gbnf", "a"), ("regex", " "), ("lark", 'start: "\ud800"')):
+        with pytest.raises(specdec.InvalidInput, match="the kinds are json-schema, regex, lark|give the text|half of"):
             Grammar(kind, text)  # type: ignore[arg-type]
+    with pytest.raises(specdec.InvalidInput, match="half of a surrogate pair"):
+        specdec.SamplingParams(grammar={"enum": ["\ud83d"]})  # type: ignore[arg-type]
 
 
 def test_a_grammar_needs_an_end_a_tokenizer_and_the_library(monkeypatch) -> None:
