@@ -14,12 +14,11 @@ from accelerate import PartialState
 from specdec.cli.arguments import leave_a_core, pair_of
 from specdec.cli.exports import export_trials, write_exports
 from specdec.cli.output import console_of
-from specdec.cli.parsers.shared import grammar_of
+from specdec.cli.parsers.shared import measured_params_of
 from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.engine.policy import policy_of
 from specdec.engine.request import Request, make_request
 from specdec.errors import InvalidInput, SpecdecError, with_names
-from specdec.events import SamplingParams
 from specdec.lanes.race import start
 from specdec.lanes.table import BASELINE, FREE_DRAFT, LANES, Lane, lane_configs, row_of
 from specdec.measure.bench import run_plan_distributed
@@ -77,10 +76,7 @@ def _asked(arguments: Namespace) -> Plan:
     """The plan without its configs, which depend on the pair."""
     for gamma in arguments.gammas:
         policy_of(gamma)
-    grammar = grammar_of(arguments)
-    params = SamplingParams(
-        arguments.tokens, arguments.temperature, seed=0, ignore_eos=grammar is None, grammar=grammar
-    )
+    params = measured_params_of(arguments)
     name = NAME if arguments.prompts == EXAMPLES else whole_text(arguments.prompts.name)
     choice = Choice(name, arguments.first, arguments.chat)
     return Plan(choice.of(read_prompts(arguments.prompts)), (), params, arguments.runs, choice)

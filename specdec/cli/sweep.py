@@ -16,9 +16,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from specdec.cli.arguments import leave_a_core, pair_of
 from specdec.cli.exports import export_trials
 from specdec.cli.output import Output, console_of, prompt_of
+from specdec.cli.parsers.shared import measured_params_of
 from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.errors import SpecdecError
-from specdec.events import SamplingParams, longest_draft
+from specdec.events import longest_draft
 from specdec.facts import takes_one_pass
 from specdec.lanes.table import BASELINE, LOOP, lane_configs
 from specdec.measure.plan import Plan, Trial
@@ -81,7 +82,7 @@ def _stopped(results: Path | None, calls: int, planned: int) -> str:
 
 def _asked(arguments: Namespace) -> Plan:
     items = [PromptItem(str(i), "given", prompt_of(text)) for i, text in enumerate(arguments.prompt, start=1)]
-    params = SamplingParams(arguments.tokens, arguments.temperature, seed=0, ignore_eos=True)
+    params = measured_params_of(arguments)
     configs = CONFIGS
     if arguments.gammas:
         configs = lane_configs((BASELINE.lane, LOOP.lane), tuple(dict.fromkeys((0, *arguments.gammas))))

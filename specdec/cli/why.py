@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 
 from specdec.cli.output import console_of, prompt_of
+from specdec.cli.parsers.shared import grammar_of
 from specdec.cli.servers import asked_of, split
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
@@ -23,7 +24,7 @@ def main(arguments: Namespace) -> None:
     console = console_of(piped=120, highlight=False, soft_wrap=True)
     try:
         require_runs(arguments.runs)
-        params = SamplingParams(max_new_tokens=arguments.tokens)
+        params = SamplingParams(max_new_tokens=arguments.tokens, grammar=grammar_of(arguments))
         measure = _servers if any(map(named_address, arguments.words)) else _pair
         runs, text_of = measure(arguments, params)
     except SpecdecError as error:

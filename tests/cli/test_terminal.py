@@ -142,3 +142,12 @@ def test_a_sweep_measures_the_lengths_that_are_named() -> None:
     out = specdec_command("sweep", PROMPT, "--gammas", "3", "auto", "--runs", "1", "--tokens", "32").stdout
     table = out.partition("└")[0]
     assert [line.split()[1] for line in table.splitlines() if line.startswith("│")] == ["0", "3", "auto"]
+
+
+def test_a_sweep_and_the_causes_of_a_speed_may_be_of_texts_that_obey_a_grammar() -> None:
+    asked = ("--regex", "(red|blue){8}", "--tokens", "64", "--runs", "1")
+    swept = json.loads(specdec_command("sweep", PROMPT, "--gammas", "3", *asked, "--json").stdout)
+    assert {trial["finish_reason"] for trial in swept["trials"]} == {"eos"}
+    assert len({tuple(trial["token_ids"]) for trial in swept["trials"]}) == 1
+    why = specdec_command("why", PROMPT, *asked).stdout
+    assert "plain generate" in why and "graph engine" not in why and "target itself" not in why

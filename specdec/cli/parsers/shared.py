@@ -134,6 +134,12 @@ def params_of(arguments: argparse.Namespace) -> SamplingParams:
     )
 
 
+def measured_params_of(arguments: argparse.Namespace) -> SamplingParams:
+    """The settings of a measurement, whose texts are as long as ``--tokens`` says unless a grammar ends them."""
+    grammar = grammar_of(arguments)
+    return SamplingParams(arguments.tokens, arguments.temperature, seed=0, ignore_eos=grammar is None, grammar=grammar)
+
+
 def add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the files of a measurement."""
     parser.add_argument(

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specdec.cli.parsers.shared import SETS, Parser, add_measurement_arguments, add_pair_arguments, draft_length
+from specdec.cli.parsers.shared import (
+    SETS,
+    Parser,
+    add_grammar_arguments,
+    add_measurement_arguments,
+    add_pair_arguments,
+    draft_length,
+)
 from specdec.measure.prompts import EXAMPLES
 from specdec.measure.sweep import NEW_TOKENS, RUNS
 
@@ -24,5 +31,6 @@ def sweep_arguments(parser: Parser) -> None:
         "--tokens", type=int, default=NEW_TOKENS, help=f"new tokens of each call (default {NEW_TOKENS})"
     )
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
+    add_grammar_arguments(parser)
     add_measurement_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON, and nothing else")
