@@ -9,7 +9,7 @@ from browser.conftest import ask, go_to, open_page, run, unfold, visit
 from specdec.lanes.table import lane_configs
 from specdec.ui.tabs import best_gamma
 
-pytestmark = pytest.mark.xdist_group("browser access")
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.mark.full

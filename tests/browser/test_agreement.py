@@ -25,7 +25,7 @@ from specdec.report.recording import Recorder
 from specdec.report.trace import race_of
 from specdec.ui.static_page import shipped_recordings, single_page
 
-pytestmark = pytest.mark.xdist_group("browser static")
+pytestmark = pytest.mark.xdist_group("browser")
 RACES = 300 if FULL else 16
 PARTS = ("draft_seconds", "verify_seconds", "model_seconds")
 # Every figure that the view of a race shows, by its name, and all places that show the time of a lane.

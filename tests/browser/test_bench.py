@@ -16,7 +16,7 @@ from specdec.measure.prompts import PromptItem
 from specdec.measure.results.file import ResultsText
 from specdec.measure.trials import trials
 
-pytestmark = pytest.mark.xdist_group("browser bench")
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.mark.full

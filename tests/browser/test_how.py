@@ -10,7 +10,7 @@ from pairwise import few
 from browser.conftest import open_page, settle, text, visit
 from browser.test_access import violations
 
-pytestmark = pytest.mark.xdist_group("browser how")
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from specdec.report.losslessness import CHECKS
 from specdec.report.sentences import capital
 from specdec.ui.tabs import lossless, measurement
 
-pytestmark = pytest.mark.xdist_group("browser measuring")
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 def set_number(page, field: str, value: int) -> None:

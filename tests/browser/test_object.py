@@ -13,7 +13,7 @@ from specdec.report.judge import Kind
 from specdec.report.sentences import HEADLINES, REASONS
 from specdec.ui.jobs.recorded import recorded_race
 
-pytestmark = pytest.mark.xdist_group("browser object")
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from browser.conftest import ask, edit, notes, run, skip, text, unfold
 from specdec.measure.prompts import EXAMPLES, PET_SCHEMA
 
-pytestmark = pytest.mark.xdist_group("browser page")
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from browser.test_share import SHOWN, share
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fakes import byte_tokenizer, tiny  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("browser pairs")
+pytestmark = pytest.mark.xdist_group("browser")
 ROOT = Path(specdec.__file__).parent.parent
 FIELDS = ("#sd-preset input", "#sd-target input", "#sd-draft input")
 

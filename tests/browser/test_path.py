@@ -14,7 +14,7 @@ from specdec.ui.jobs.limits import PUBLIC
 from specdec.ui.page import build
 from specdec.ui.server.launch import serve
 
-pytestmark = pytest.mark.xdist_group("browser path")
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 class Proxy:

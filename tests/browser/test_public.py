@@ -15,7 +15,7 @@ from specdec.ui.page import build
 from specdec.ui.server.launch import serve
 from specdec.ui.tabs import lossless
 
-pytestmark = pytest.mark.xdist_group("browser public")
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.fixture(scope="module")

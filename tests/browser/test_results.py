@@ -14,7 +14,7 @@ from specdec.lanes.table import lane_configs
 from specdec.measure import sweep
 from specdec.ui.tabs import best_gamma, measurement
 
-pytestmark = pytest.mark.xdist_group("browser results")
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 KEYS = {"Best gamma": "gamma", "Benchmark": "bench", "Lossless?": "lossless"}
@@ -168,6 +168,7 @@ def test_a_benchmark_travels_as_a_link(page, browser, address, tmp_path):
         assert set(other.locator("#sd-gamma-table tbody tr").evaluate_all(lengths)) == {"0", "3"}
 
 
+@pytest.mark.full
 def test_a_test_of_losslessness_travels_as_a_link(page, browser, address, monkeypatch):
     quick_self_test(monkeypatch)
     go_to(page, "Lossless?")

@@ -15,7 +15,7 @@ from browser.conftest import ask, open_page, resize, run, skip, text, unfold, vi
 from specdec.measure.metrics import compute_metrics
 from specdec.report import recording
 
-pytestmark = pytest.mark.xdist_group("browser share")
+pytestmark = pytest.mark.xdist_group("browser")
 ROOT = Path(specdec.__file__).parent.parent
 
 # Markup, template marks, right-to-left and zero-width characters, an emoji that is split over tokens.

@@ -21,7 +21,7 @@ from specdec.ui.charts.chart_page import chart_page
 from specdec.ui.charts.load_gains import gains_figure
 from specdec.ui.static_page import Recording, shipped_recordings, single_page, write_page
 
-pytestmark = pytest.mark.xdist_group("browser static")
+pytestmark = pytest.mark.xdist_group("browser")
 STRICT = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data: blob:"
 POST = '<link rel="icon" href="data:,"><iframe src="index.html" width="900" height="700"></iframe>'
 SENTENCE = ".sd-headline"

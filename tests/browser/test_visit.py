@@ -10,7 +10,7 @@ from browser.conftest import WAIT, ask, edit, go_to, open_page, run, settle, tex
 from browser.test_share import SHOWN, link, open_link, save, share
 from specdec.ui.tabs.results_io import RECORDED
 
-pytestmark = pytest.mark.xdist_group("browser visit")
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.fixture(scope="module")

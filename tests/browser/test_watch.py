@@ -9,7 +9,7 @@ import pytest
 
 from browser.conftest import SKIP, ask, notes, open_page, run, skip, text, unfold, visit, wait_said
 
-pytestmark = pytest.mark.xdist_group("browser watch")
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,7 @@ def test_further_lanes_race_and_are_told_apart(page):
     page.click(SKIP)
 
 
+@pytest.mark.full
 def test_a_repeated_race_gives_a_median_and_a_spread(page):
     """After five runs the sentence and the lane's row give the median and the range."""
     ask(page, tokens=12)

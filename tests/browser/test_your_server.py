@@ -9,7 +9,7 @@ from browser.conftest import go_to, launch, notes, settle, skip, text, visit
 from specdec.servers.address import Address
 from specdec.ui.jobs.limits import PUBLIC
 
-pytestmark = pytest.mark.xdist_group("browser servers")
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 def raced(page) -> None:
