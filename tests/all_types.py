@@ -19,7 +19,7 @@ import torch
 from comparison import TIE, first_difference, top_two_gap
 from fakes import generated, isolated_rng, noisy_copy, prompt_of
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, PreTrainedModel
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 import specdec
 from specdec.models.compatibility import refuse_unsuitable
@@ -141,7 +141,7 @@ def small_model(config: PreTrainedConfig) -> PreTrainedModel:
     return model
 
 
-TYPES = {name: config for name, config in CONFIG_MAPPING.items() if config in MODEL_FOR_CAUSAL_LM_MAPPING}
+TYPES = (*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,)  # names; looking a class up in CONFIG_MAPPING imports its module
 
 
 WAYS: dict[str, Callable[[PreTrainedModel], Any]] = {
@@ -154,7 +154,7 @@ WAYS: dict[str, Callable[[PreTrainedModel], Any]] = {
 def outcome_of(name: str, new_tokens: int = CONTEXT - PROMPT, ways: Sequence[str] = WAYS, **changes: Any) -> Outcome:
     """Build the type, with some ``changes`` to its config, and compare the texts of some ``WAYS`` with ``generate``."""
     try:
-        config = small_config(TYPES[name], **changes)
+        config = small_config(CONFIG_MAPPING[name], **changes)
         refuse_unsuitable(config)
         model = small_model(config)
         specdec.Pair(model)

@@ -13,7 +13,7 @@ from typing import Any
 import drafting
 import pytest
 import torch
-from all_types import TYPES, small_config, small_model
+from all_types import small_config, small_model
 from comparison import FULL, HOURS, Comparison
 from drafting import (
     GAMMAS,
@@ -30,6 +30,7 @@ from drafting import (
 from enumeration import sampled_apart
 from fakes import generated, isolated_rng, prompt_of, rounds_of, tiny
 from pairwise import each_once, few, pairwise
+from transformers import CONFIG_MAPPING
 
 import specdec
 from specdec.drafters.eagle3 import Eagle3Draft
@@ -171,7 +172,9 @@ def target_of(family: str = "llama", **changes: Any):
     if family in HYBRIDS:
         sizes = {"hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "vocab_size": VOCABULARY}
         kinds = ["linear_attention", "full_attention"] * (LAYERS // 2)
-        return small_model(small_config(TYPES[family], layer_types=kinds, max_position_embeddings=512, **sizes))
+        return small_model(
+            small_config(CONFIG_MAPPING[family], layer_types=kinds, max_position_embeddings=512, **sizes)
+        )
     return tiny(family, seed=3, layers=LAYERS, **{"vocab_size": VOCABULARY, "context": 512} | changes)
 
 

@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from all_types import TYPES, small_config, small_model
+from all_types import small_config, small_model
 from comparison import FULL, HOURS, Comparison
 from drafting import require_drafts_from_scratch
 from enumeration import sampled_apart
 from fakes import byte_tokenizer, generated, letters, prompt_of, rounds_of
 from pairwise import each_once
 from safetensors.torch import load_file, save_file
-from transformers import Qwen3_5Config
+from transformers import CONFIG_MAPPING, Qwen3_5Config
 
 import specdec
 from specdec.drafters import mtp
@@ -50,7 +50,7 @@ def config_of(family: str, vocabulary: int = VOCABULARY, **changes: Any) -> Any:
     named = {} if family == "qwen3_next" else {"mtp_num_hidden_layers": 1}  # as published
     sizes = {"vocab_size": vocabulary, "head_dim": 16, "max_position_embeddings": 512}
     no_ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
-    return small_config(TYPES[family], **sizes | kinds | named | no_ids | changes)
+    return small_config(CONFIG_MAPPING[family], **sizes | kinds | named | no_ids | changes)
 
 
 def target_of(family: str, vocabulary: int = VOCABULARY) -> Any:

@@ -15,6 +15,7 @@ from comparison import FULL, HOURS, Comparison
 from enumeration import OfModel
 from fakes import count_passes, generated, noisy_copy, prompt_of, rounds_of, tiny
 from pairwise import each_once, few
+from transformers import CONFIG_MAPPING
 
 import specdec
 from specdec.engine.policy import REREAD
@@ -34,7 +35,7 @@ FEW = ("qwen3_5_text", "falcon_h1")  # the gated delta rule, and Mamba 2, which 
 
 
 def model_of(family: str, **changes):
-    config = small_config(TYPES[family], **LAYERS.get(family, {}) | changes)
+    config = small_config(CONFIG_MAPPING[family], **LAYERS.get(family, {}) | changes)
     config.get_text_config(decoder=True).max_position_embeddings = 512
     return small_model(config)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from all_types import TYPES, VOCABULARY, small_config, small_model
+from all_types import VOCABULARY, small_config, small_model
 from drafting import config_of, head_of
 from fakes import generated, ids_of, isolated_rng, noisy_copy, prompt_of, shared_tiny
-from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, PreTrainedModel
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DynamicCache, GenerationConfig, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 import specdec
@@ -112,7 +112,7 @@ def test_a_text_beyond_a_window_equals_generate(name: str) -> None:
 
 
 def test_a_window_in_the_part_of_a_config_that_is_for_text() -> None:
-    config = small_config(TYPES["emu3"])
+    config = small_config(CONFIG_MAPPING["emu3"])
     config.text_config.sliding_window = WINDOW
     model = small_model(config)
     prompt_ids, params = prompt_of(WINDOW - 8, VOCABULARY), specdec.SamplingParams(max_new_tokens=24)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from all_types import CONTEXT, PROMPT, TYPES, VOCABULARY, outcome_of, small_config, small_model
+from all_types import CONTEXT, PROMPT, VOCABULARY, outcome_of, small_config, small_model
 from fakes import prompt_of
 from pairwise import few
-from transformers import AutoConfig, Gemma4ForCausalLM, Gemma4TextConfig
+from transformers import CONFIG_MAPPING, AutoConfig, Gemma4ForCausalLM, Gemma4TextConfig
 
 import specdec
 from specdec.forward.model_info import context_length
@@ -26,7 +26,7 @@ REFUSED = {
 @pytest.mark.parametrize("model_type", REFUSED)
 def test_a_type_that_cannot_be_decoded_speculatively_is_refused_by_its_config(model_type: str) -> None:
     changes, found = REFUSED[model_type]
-    config = small_config(TYPES[model_type], **changes)
+    config = small_config(CONFIG_MAPPING[model_type], **changes)
     with pytest.raises(specdec.IncompatiblePair, match=found) as refusal:
         refuse_unsuitable(config)
     assert str(refusal.value).endswith(".") and "\n" not in str(refusal.value)
@@ -50,7 +50,7 @@ def test_what_only_looks_unsuitable_equals_generate(model_type: str, changes: di
 
 
 def test_leaving_git_early_is_refused() -> None:
-    model = small_model(small_config(TYPES["git"]))
+    model = small_model(small_config(CONFIG_MAPPING["git"]))
     with pytest.raises(specdec.IncompatiblePair, match="Early exit does not work with GIT"):
         specdec.Pair(model, specdec.EarlyExit(2))
     assert outcome_of("git").kind == "equal"
@@ -70,7 +70,7 @@ def test_leaving_layers_that_share_keys_early_is_refused(inputs: int) -> None:
 @pytest.mark.parametrize("model_type", ["gpt2", "dbrx", "mpt", "whisper", "roberta", "ctrl", "llama"])
 def test_the_context_is_found_under_any_name(model_type: str) -> None:
     """A text may fill the context to the last token, and one token more is refused."""
-    model = small_model(small_config(TYPES[model_type]))
+    model = small_model(small_config(CONFIG_MAPPING[model_type]))
     assert context_length(model.config) == CONTEXT
     pair, prompt_ids = specdec.Pair(model), prompt_of(PROMPT, VOCABULARY)
     for new in (CONTEXT - PROMPT, CONTEXT - PROMPT + 1):
