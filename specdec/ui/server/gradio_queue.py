@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradio.queueing import EventMessage, Queue
+from gradio.server_messages import EstimationMessage
 from gradio.utils import LRUCache
 
 from specdec.ui.web_private import compute_no_statistics, jobs_of, look_less_often, replace_messages
@@ -21,6 +22,7 @@ SESSIONS = 2000
 UNHEARD = 60.0  # seconds for which a session without a listener is kept
 REST = 0.02  # seconds between two looks; Gradio's 0.001 costs an idle page 8 % of a core, and runs beside the lanes
 FIRST = 500  # messages that wait for the first listener of a session
+ESTIMATES = 20  # of these, behind which no further estimate is kept; a later one replaces it
 
 
 class _Mail(AsyncQueue[EventMessage]):
@@ -29,13 +31,16 @@ class _Mail(AsyncQueue[EventMessage]):
     ``since`` is the time of the latest message. A job's first one comes before its browser listens.
     """
 
-    def __init__(self, most: Callable[[], int]):
+    def __init__(self, heard: Callable[[], bool], most: int):
         super().__init__()
-        self._most, self.since = most, time.monotonic()
+        self._heard, self._most, self.since = heard, most, time.monotonic()
 
     def put_nowait(self, item: EventMessage) -> None:
         self.since = time.monotonic()
-        if self.qsize() < self._most():
+        # Each job's start and end tell all waiting jobs their place anew. Many of these would fill a mail that nobody
+        # reads yet, and the ends of jobs would be lost, for which a browser waits.
+        unheard = ESTIMATES if isinstance(item, EstimationMessage) else FIRST
+        if self.qsize() < (self._most if self._heard() else unheard):
             super().put_nowait(item)
 
 
@@ -57,7 +62,7 @@ class _Messages(LRUCache):
                 del self[one]
             if len(self) >= self.max_size:
                 del self[next((one for one in self if not self._jobs.get(one)), next(iter(self)))]
-        super().__setitem__(session, _Mail(lambda: self._most if self._listening(session) else FIRST))
+        super().__setitem__(session, _Mail(lambda: self._listening(session), self._most))
 
     def __delitem__(self, session: str) -> None:
         """Drop a session, also one that Gradio drops while a job of it runs."""

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 from gradio.queueing import Queue
+from gradio.server_messages import EstimationMessage
 
 from specdec.ui.server import gradio_queue
 
@@ -46,6 +47,22 @@ def test_messages_that_nobody_reads_are_bounded(queue, heard) -> None:
     for number in range(1000):
         mail.put_nowait(number)
     assert mail.qsize() == MOST and mail.get_nowait() == 0
+
+
+def test_many_estimates_leave_room_for_the_ends_of_jobs(queue, heard) -> None:
+    """Jobs that wait in one session are all told their place at each start and end, also before anybody listens."""
+    join(queue, "a")
+    mail = queue.pending_messages_per_session["a"]
+    for number in range(100):
+        for _ in range(number):
+            mail.put_nowait(EstimationMessage(queue_size=number))
+        mail.put_nowait(f"the end of job {number}")
+    waiting = [mail.get_nowait() for _ in range(mail.qsize())]
+    assert [each for each in waiting if str(each).startswith("the end")] == [f"the end of job {n}" for n in range(100)]
+    assert len(waiting) <= 101 + gradio_queue.ESTIMATES
+    heard.add("a")
+    mail.put_nowait(EstimationMessage(queue_size=1))
+    assert mail.qsize() == 1
 
 
 def test_a_session_without_a_listener_is_dropped(queue, heard, monkeypatch) -> None:
