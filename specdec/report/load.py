@@ -70,7 +70,10 @@ EXPERTS = (
 )
 NO_ROOM = "Left out, because the caches do not fit into the free memory: {each}."
 NO_LIMIT = "The limit of this machine is not known. {reason}"
-VLLM_NOTE = "A batch size that was not measured has the number of guesses of the next smaller one that was."
+VLLM_NOTE = (
+    "A batch size that was not measured has the number of guesses of the next smaller one that was. One at which no "
+    "server clearly pays has none."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +217,13 @@ def _pays(server: str, rows: Sequence[LoadRow]) -> list[str]:
 
 
 def _schedule(rows: Sequence[LoadRow], guesses: Mapping[str, int | None]) -> list[tuple[int, int, int]]:
-    """From which number of calls at once to which the fastest server makes how many guesses."""
+    """From which number of calls at once to which the fastest server that pays makes how many guesses.
+
+    Where none pays, it is the plain one.
+    """
     levels = list(dict.fromkeys(row.at_once for row in rows))
-    best = [max((row for row in rows if row.at_once == level), key=lambda row: row.rate) for level in levels]
+    chosen = [row for row in rows if row.pays or not row.gains]
+    best = [max((row for row in chosen if row.at_once == level), key=lambda row: row.rate) for level in levels]
     if any(guesses.get(row.server) is None for row in best):
         return []
     found: list[tuple[int, int, int]] = []

@@ -52,6 +52,8 @@ def test_a_load_without_clear_difference_is_said() -> None:
     runs = [*measured({"plain": {1: 50, 2: 90}, "spec": {1: 100}}), *unclear]
     said = load_verdict(load_rows(runs, "plain"), {"plain": 0, "spec": None})
     assert said == ["spec pays up to 1 at once.", "spec: no clear difference at 2 at once."]
+    said = load_verdict(load_rows(runs, "plain"), {"plain": 0, "spec": 5})
+    assert 'For vLLM: "num_speculative_tokens_per_batch_size": [[1, 1, 5], [2, 2, 0]]' in said
     nothing = measured({"plain": {1: 50}, "spec": {1: 25}})
     assert load_verdict(load_rows(nothing, "plain"), {}) == ["spec does not pay at any load that was measured."]
 
