@@ -30,6 +30,7 @@ from specdec.ui.script_tables import definitions, lane_list
 ROOT = Path(specdec.__file__).parent.parent
 SCRIPTS = ROOT / "tests" / "scripts"
 PROMPT = "Once upon a time"
+pytestmark = pytest.mark.xdist_group("scripts")  # the races are written once
 
 
 SCHEMA = Grammar.json_schema({"enum": ["a long story about a dog", "a short one about <b>cats</b> ${1}"]})

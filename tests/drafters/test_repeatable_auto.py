@@ -18,6 +18,7 @@ from block_heads import target_of as block_target
 from comparison import FULL
 from drafting import head_of
 from fakes import generated, noisy_copy, prompt_of, rounds_of, tiny
+from pairwise import few
 from test_combined import combined, eagle_pair, model_pair, target_of, translated_pair
 from test_gemma4_assistant import config_of as assistant_config
 from test_gemma4_assistant import grouped
@@ -104,7 +105,7 @@ def test_a_seed_repeats_the_text_whatever_the_clock_says(drafting: str, disturbe
     assert sampled(pair, seed=6)[1] != expected[1], "another seed writes another text"
 
 
-@pytest.mark.parametrize("drafting", ["a draft model", "recurrent state", "a copy, else a model"])
+@pytest.mark.parametrize("drafting", few(["a draft model", "a copy, else a model", "recurrent state"], 2))
 def test_measured_costs_would_not_repeat_it(drafting: str, disturbed, monkeypatch) -> None:
     monkeypatch.setattr(decode_module, "estimate_costs", lambda lengths, costs_of: None)
     pair = PAIRS[drafting]()

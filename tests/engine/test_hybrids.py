@@ -12,7 +12,7 @@ import torch
 from accelerate import cpu_offload, dispatch_model
 from all_types import TYPES, VOCABULARY, small_config, small_model
 from comparison import FULL, HOURS, Comparison
-from enumeration import OfModel
+from enumeration import sampled_apart
 from fakes import count_passes, generated, noisy_copy, prompt_of, rounds_of, tiny
 from pairwise import each_once, few
 from transformers import CONFIG_MAPPING
@@ -21,7 +21,7 @@ import specdec
 from specdec.engine.policy import REREAD
 from specdec.forward.recurrent_state import RecurrentSnapshots
 from specdec.forward.runner import Runner
-from specdec.measure.enumeration import CLOSE, distance, distribution
+from specdec.measure.enumeration import CLOSE
 from specdec.models.compatibility import ROLLED_BACK
 
 TOKENS = 300 if HOURS else 48 if FULL else 32
@@ -165,16 +165,9 @@ def test_sampled_text_has_the_targets_distribution(family: str, acceptance: str)
 
 def difference(family: str, acceptance: str = "lossless") -> float:
     target = model_of(family, vocab_size=2, pad_token_id=None, bos_token_id=None, eos_token_id=None)
-    prompt, params = (1, 0, 1), specdec.SamplingParams(temperature=1.5, max_new_tokens=4, seed=0)
-    pair = pair_of(target, "hybrid draft")
-
-    def write() -> tuple[int, ...]:
-        lane = specdec.speculative(pair, torch.tensor(prompt), gamma=2, params=params, acceptance=acceptance)
-        return tuple(itertools.chain.from_iterable(event.committed_ids for event in rounds_of(list(lane))))
-
-    texts, paths = distribution(write, every=acceptance == "block")
-    assert paths > 40
-    return distance(texts, OfModel(target, prompt, params).completed({(): 1.0}))
+    apart, paths = sampled_apart(pair_of(target, "hybrid draft"), acceptance, prompt=(1, 0, 1))
+    assert paths > 20
+    return apart
 
 
 @pytest.mark.parametrize("bug", ["state not restored", "restored one token late"])

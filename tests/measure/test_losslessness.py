@@ -41,6 +41,7 @@ PARAMS = specdec.SamplingParams(temperature=1.0, seed=0)
 TARGET = random_table(3, 3, seed=0)
 DRAFT = TARGET + random_table(3, 3, seed=1, scale=2.0)
 DRAWS = 200 if FULL else 120
+pytestmark = pytest.mark.xdist_group("losslessness")  # ``one`` is measured once
 
 
 def found(pair: specdec.Pair, **settings) -> tuple[list[Progress], LosslessnessResult]:

@@ -38,7 +38,7 @@ EVERY = list(
         NOISE,
     )
 )  # fmt: skip
-GRID = EVERY if FULL else random.Random(0).sample(EVERY, 1_500)
+GRID = EVERY if FULL else random.Random(0).sample(EVERY, 600)
 SIGHT = 40  # one in so many cases is printed by the command line
 
 

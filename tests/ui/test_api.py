@@ -21,6 +21,7 @@ from specdec.report import recording
 from specdec.ui.page import Page
 
 PROMPT = "Once upon a time"
+pytestmark = pytest.mark.xdist_group("api")  # one server
 
 
 @pytest.fixture(scope="module")
