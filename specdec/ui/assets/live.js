@@ -319,7 +319,7 @@ class View {
     if (made > runs)
       run =
         made <= LEAST_RUNS
-          ? `Measuring again, run ${made} of at least ${LEAST_RUNS} \u00b7 `
+          ? `Measuring again, run ${made} \u00b7 `
           : `The runs were disturbed or differ; measuring again, run ${made} of up to ${MOST_RUNS} \u00b7 `;
     const { lane } = this.#race;
     const asked = lane.open ? ` of ${this.#race.asked}` : ""; // a lane that has ended may have written fewer tokens
