@@ -25,7 +25,7 @@ from fakes import random_table, table_pair  # noqa: E402
 from needed import missing_chromium, require  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-WAIT = 180_000  # milliseconds; a busy machine is no reason to fail
+WAIT = 90_000  # milliseconds; a busy machine is no reason to fail, where whole tests have taken 30 seconds
 FOUND = {"Best gamma": "gamma", "Benchmark": "bench", "Lossless?": "lossless"}  # tabs that open with a result
 SHORT = 20  # entries of a tab's history; a browser keeps 50, and a test adds up to ten and counts them
 QUIET = 120  # milliseconds without a change of the page; see settle()

@@ -252,6 +252,8 @@ def test_fewer_bits_need_their_package_and_are_eight_or_four(shelf, monkeypatch)
         specdec.load_pair(*names, bits=8)
 
 
+IN_A_PROCESS = pytest.mark.xdist_group("hub")  # the process that others are forked from starts once
+
 SCRIPT = """
 import json, sys, specdec
 for target, draft, revision in json.load(sys.stdin):
@@ -275,6 +277,7 @@ def load_from(address: str, home: Path, pairs: list[tuple], script: str = SCRIPT
     return [json.loads(line) for line in out.stdout.splitlines() if line.startswith("{")]
 
 
+@IN_A_PROCESS
 def test_hub(shelf, tmp_path) -> None:
     """A pair is downloaded with progress, faults are refused before weights, and loading again needs no network."""
     good = ("me/good", "me/draft", None)
@@ -313,6 +316,7 @@ for target, draft, token in json.load(sys.stdin):
 """
 
 
+@IN_A_PROCESS
 def test_a_strangers_choice_is_fetched_without_the_owners_token(shelf, tmp_path) -> None:
     """No request for a stranger's choice, from the first to the last byte, carries the owner's token."""
     (shelf / "me/sharded").exists() or write(shelf / "me/sharded", tiny("llama", 0), max_shard_size="50KB")
@@ -330,6 +334,7 @@ def test_a_strangers_choice_is_fetched_without_the_owners_token(shelf, tmp_path)
         assert ("HF_TOKEN" in licensed["error"]) == owners and ("HF_TOKEN" in unknown["error"]) == owners
 
 
+@IN_A_PROCESS
 def test_what_is_too_large_to_be_read_is_not_even_fetched(shelf, tmp_path) -> None:
     """A file that is read and too large is refused by its listed size, and nothing of its repository is downloaded.
 
