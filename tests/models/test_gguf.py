@@ -9,7 +9,7 @@ import pytest
 import torch
 from fakes import byte_tokenizer, tiny
 from hub import hub
-from test_loading import load_from
+from test_loading import IN_A_PROCESS, load_from
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 import specdec
@@ -216,6 +216,7 @@ for target, draft, revision in json.load(sys.stdin):
 
 
 @pytest.mark.full
+@IN_A_PROCESS
 def test_a_file_on_the_hub_is_planned_by_its_beginning_and_fetched_alone(shelf, tmp_path) -> None:
     names = ["me/one", "me/one:tiny.gguf", "me/two:a.gguf", "me/two", "me/two:c.gguf"]
     (tmp_path / "hub").mkdir()
