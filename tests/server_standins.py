@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
@@ -22,6 +23,7 @@ STORY = (
 WORDS = [f" {word}" for word in STORY.split(" ")[1:]]
 GUESSES = 4
 KEPT = (2, 4, 0, 3, 4, 1, 4, 2)  # of the guesses of each step, again and again
+PAUSE = 0.001  # seconds between two pieces; a reader that gets them together knows no times
 PIECE_OF = dict(enumerate([*PIECES, ",", *WORDS]))
 
 
@@ -97,6 +99,7 @@ class StandIn:
 def _handler(server: StandIn) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # pieces leave when they are written
 
         def log_message(self, format: str, *args: Any) -> None:
             pass
@@ -122,6 +125,7 @@ def _handler(server: StandIn) -> type[BaseHTTPRequestHandler]:
                     server.go_on.wait()
                     self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
                     self.wfile.flush()
+                    time.sleep(PAUSE)
                 self.wfile.write(b"data: [DONE]\n\n")
             except OSError:  # the client has left
                 pass

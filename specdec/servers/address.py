@@ -9,10 +9,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from specdec.errors import InvalidInput
-from specdec.servers.client import base_of, never
+from specdec.servers.client import base_of, key_variable, never
 from specdec.servers.lane import Server, connect
 
-KEYS = "SPECDEC_KEY_"  # with the server's name in capitals: the environment variable that has its key
 _NAMED = re.compile(r"([\w.-]{1,40})=(https?://.+)")
 
 
@@ -34,7 +33,7 @@ def named_address(text: str) -> Address | None:
     if not found:
         return None
     name, url = found.groups()
-    return Address(name, require_address(name, url), os.environ.get(KEYS + re.sub(r"\W", "_", name).upper()))
+    return Address(name, require_address(name, url), os.environ.get(key_variable(name)))
 
 
 def require_address(name: str, url: str) -> str:

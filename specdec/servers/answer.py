@@ -10,6 +10,8 @@ from specdec.errors import ServerFailed
 from specdec.events import FinishReason, SamplingParams
 from specdec.facts import Exactness
 
+# An answer that something holds back, such as a proxy, comes at one moment. No server writes a single text so fast.
+HELD_SECONDS, HELD_TOKENS, FASTEST = 0.25, 8, 10_000  # seconds until it came, its tokens, tokens per second
 Chat = Sequence[dict[str, str]]
 
 
@@ -86,6 +88,14 @@ class Answer:
         return tuple(i for ids in found for i in ids or ()) if all(ids is not None for ids in found) else None
 
     @property
+    def held_back(self) -> bool:
+        """Whether it all came at one moment, long after the request, so that no seconds of single tokens are known."""
+        first = self.pieces[0].seconds
+        tokens = self.tokens or sum(piece.tokens or 1 for piece in self.pieces)
+        span = self.pieces[-1].seconds - first
+        return first > HELD_SECONDS and tokens > HELD_TOKENS and span * FASTEST < tokens
+
+    @property
     def exact(self) -> Exactness:
         """How much the server told of its rounds."""
         return "rounds" if self.steps is not None else "counts" if self.counts is not None else "speed"
@@ -93,6 +103,16 @@ class Answer:
     @property
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
+
+
+def require_stream(answer: Answer, name: str) -> None:
+    """Raise ``ServerFailed`` for an answer that was held back, because its speed is not that of the server."""
+    if answer.held_back:
+        raise ServerFailed(
+            f"The server {name} sent its whole text at one moment, {answer.pieces[0].seconds:.2f} s after the request, "
+            "so the seconds of its tokens are not known. Something on the way holds its stream back, such as a proxy; "
+            "switch that off, or name the server's own address."
+        )
 
 
 MOST_IDS = 1_000_000

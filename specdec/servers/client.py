@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import ssl
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -23,9 +25,21 @@ LONGEST_LINE = 1_000_000  # bytes of one event of a stream
 MOST_STREAMED = 64_000_000  # bytes of one stream
 MOST_ANSWERED = 4_000_000  # bytes of any other answer
 MOST_REFUSED = 100_000  # bytes of what a server says in place of a stream
+BOM = b"\xef\xbb\xbf"  # some servers begin a stream with it
 QUOTED = 300  # characters of a server's own error message that are shown
 PATIENCE = 30.0  # seconds for an answer that is no stream
+KEYS = "SPECDEC_KEY_"  # with the server's name in capitals: the environment variable that has its key
 IDLE = 5.0  # seconds for which an unused connection stays open
+
+
+# What to do about a status. All but the last one speak of this client, whatever it asks for.
+KEY_ADVICE = "Set its key in the environment variable {variable}, and name the server at the start."
+ADVICE = {
+    401: KEY_ADVICE, 403: KEY_ADVICE, 429: "It limits how often it is called; try later, or fewer calls at once.",
+    503: "It may still be loading its model; try later.",
+    404: "It may not know this model, or answer chats alone; then send the prompt as a message of a chat.",
+}  # fmt: skip
+REFUSALS = (401, 403, 429, 503)
 
 
 class Streamed(NamedTuple):
@@ -37,6 +51,11 @@ class Streamed(NamedTuple):
 
 def never() -> bool:
     return False
+
+
+def key_variable(name: str) -> str:
+    """The environment variable that has the key of the server of this name."""
+    return KEYS + re.sub(r"\W", "_", name).upper()
 
 
 def base_of(url: str) -> str:
@@ -102,9 +121,16 @@ class Client:
                 return None
             return self._whole(response).decode(errors="replace")
 
-    def json(self, path: str, body: dict[str, Any] | None = None, seconds: float = PATIENCE) -> Any:
-        """The JSON at ``path``, or None where the server has no such page or no JSON there; with ``body`` by POST."""
+    def json(
+        self, path: str, body: dict[str, Any] | None = None, seconds: float = PATIENCE, needed: bool = False
+    ) -> Any:
+        """The JSON at ``path``, or None where the server has no such page or no JSON there; with ``body`` by POST.
+
+        ``needed``: raise ``ServerFailed`` where the server refuses this client (``REFUSALS``), in place of None.
+        """
         with self._request("GET" if body is None else "POST", path, body, seconds) as response:
+            if needed and response.status in REFUSALS:
+                raise self._failed(self._refusal(response))
             if response.status != 200:
                 return None
             text = self._whole(response)
@@ -122,8 +148,8 @@ class Client:
             kind = _header(response, b"content-type")
             if not kind.startswith("text/event-stream"):
                 raise self._failed(f"sent {quoted(kind or 'no content type')} where a stream of events was asked for.")
-            for line in self._lines(response, began + seconds):
-                at = time.perf_counter() - began
+            for came, line in self._lines(response, began + seconds):
+                at = came - began
                 if not line.startswith(b"data:"):
                     continue  # a comment, a name of an event, or an empty line
                 data = line.removeprefix(b"data:").strip()
@@ -135,16 +161,22 @@ class Client:
                     raise self._failed("sent an event that is no JSON.") from None
                 if not isinstance(record, dict):
                     raise self._failed("sent an event that is no JSON object.")
-                if (error := record.get("error")) is not None:
+                error = record if record.get("object") == "error" else record.get("error")
+                if error is not None:
                     raise self._failed(f"ended the stream with an error: {_message(error)}")
                 yield Streamed(at, record)
 
-    def _lines(self, response: httpcore2.Response, deadline: float) -> Iterator[bytes]:
-        """The lines of a stream. Raises ``ServerFailed`` at the deadline, and where a bound is passed."""
+    def _lines(self, response: httpcore2.Response, deadline: float) -> Iterator[tuple[float, bytes]]:
+        """The lines of a stream, each with the clock when its end came: lines that came together have one time.
+
+        Raises ``ServerFailed`` at the deadline, and where a bound is passed.
+        """
         waiting, total = bytearray(), 0
         for piece in response.iter_stream():
-            total += len(piece)
-            if time.perf_counter() > deadline:  # also where the bytes were there already
+            total, now = total + len(piece), time.perf_counter()
+            if total == len(piece):
+                piece = piece.removeprefix(BOM)
+            if now > deadline:  # also where the bytes were there already
                 raise self._failed("did not end its stream before the deadline.")
             if total > MOST_STREAMED:
                 raise self._failed(f"sent more than {MOST_STREAMED // 10**6} MB in one stream.")
@@ -155,9 +187,9 @@ class Client:
                 *lines, waiting = (waiting + piece).split(b"\n")
             if max(map(len, [*lines, waiting])) > LONGEST_LINE:
                 raise self._failed(f"sent an event of more than {LONGEST_LINE // 10**6} MB.")
-            yield from (bytes(line).rstrip(b"\r") for line in lines)
+            yield from ((now, bytes(line).rstrip(b"\r")) for line in lines)
         if waiting:
-            yield bytes(waiting)
+            yield time.perf_counter(), bytes(waiting)
 
     @contextmanager
     def _request(self, method: str, path: str, body: Any, seconds: float) -> Iterator[httpcore2.Response]:
@@ -176,7 +208,15 @@ class Client:
                 yield response
         except Stopped:
             raise ServerFailed(f"The call of the server {self.name} was stopped.") from None
-        except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+        except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+            refused = _tls_error(error)
+            if isinstance(refused, ssl.SSLCertVerificationError):
+                raise self._failed(
+                    f"has a certificate that is not trusted here ({refused.verify_message}). Name a file with the "
+                    "certificate in SSL_CERT_FILE."
+                ) from None
+            if refused is not None:
+                raise self._failed("does not answer as a server with TLS; try the address with http://.") from None
             raise self._failed("cannot be reached. Check that it runs and that the address is right.") from None
         except httpcore2.TimeoutException:
             raise self._failed("did not answer before the deadline.") from None
@@ -203,10 +243,21 @@ class Client:
         except ValueError:
             record = None
         said = _message(record.get("error", record)) if isinstance(record, dict) else ""
-        return f"refused the request with status {response.status}{f': {said}' if said else '.'}"
+        told = f"refused the request with status {response.status}{f': {said}' if said else '.'}"
+        advice = ADVICE.get(response.status, "").format(variable=key_variable(self.name))
+        if (wait := _header(response, b"retry-after")).isdecimal() and len(wait) < 6:
+            advice = f"It asks to wait {wait} s."
+        return f"{told.rstrip('. ')}. {advice}" if advice else told
 
     def _failed(self, what: str) -> ServerFailed:
         return ServerFailed(f"The server {self.name} {what}")
+
+
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    """The error of TLS that led to this one; None if none did."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _parsed(text: bytes) -> Any:
@@ -240,5 +291,5 @@ def one_line(text: str, most: int) -> str:
 
 def _message(error: Any) -> str:
     """A server's own words about an error, in one bounded line."""
-    said = error.get("message", error) if isinstance(error, dict) else error
+    said = error.get("message", error.get("detail", error)) if isinstance(error, dict) else error
     return one_line(str(said), QUOTED)

@@ -10,7 +10,7 @@ from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
 from specdec.facts import MachineFacts, PairFacts, ServerFacts
 from specdec.lanes.table import ENGINE
-from specdec.servers.answer import Answer, Asked, Counts
+from specdec.servers.answer import Answer, Asked, Counts, require_stream
 from specdec.servers.client import Client, never
 from specdec.servers.engines import engine_of
 from specdec.servers.openai import OpenAI
@@ -99,9 +99,11 @@ def server_lane(server: Server, asked: Asked, tokens: ServerTokens, lane: str) -
 
     The answer is read to its end before the first event, because an engine tells only there how many guesses it made.
     Seconds are those at the client, from the request to each piece of the stream. ``draft`` has a token for each guess,
-    with its status; the id of a guess that was not kept is None, because no engine tells it.
+    with its status; the id of a guess that was not kept is None, because no engine tells it. Raises ``ServerFailed``
+    where something on the way holds the answer back.
     """
     answer = server.ask(asked)
+    require_stream(answer, server.name)
     facts = server.facts(answer)
     prompt = asked.prompt if isinstance(asked.prompt, str) else "\n".join(each["content"] for each in asked.prompt)
     if answer.ids is not None:

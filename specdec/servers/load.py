@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from specdec.errors import InvalidInput
 from specdec.lanes.table import turned
-from specdec.servers.answer import Answer, Asked, Counts, Piece
+from specdec.servers.answer import Answer, Asked, Counts, Piece, require_stream
 from specdec.servers.lane import Server
 from specdec.servers.probe import difference, metrics_of
 
@@ -95,6 +95,7 @@ def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -
             began = time.perf_counter()
             turn = worker + (run * CALLS_EACH + number) * at_once
             answer = uncounted.ask(prompts[turn % len(prompts)])
+            require_stream(answer, server.name)
             found.append(_Call(began, time.perf_counter(), answer))
         return found
 

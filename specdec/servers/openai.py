@@ -133,7 +133,7 @@ class OpenAI:
                 written += len(ids or ())
             if written > most or len(pieces) > PIECES * most:
                 raise ServerFailed(f"The server {name} wrote more than the {most:,} tokens that were asked for.")
-            if choice.get("finish_reason") is not None:
+            if choice.get("finish_reason") not in (None, ""):
                 reason = _reason(choice, name)
             usage = record.get("usage")
             if isinstance(usage, dict) and usage.get("completion_tokens") is not None:

@@ -59,7 +59,7 @@ def probe(client: Client, model: str | None = None, seconds: float = PATIENCE) -
     ``InvalidInput`` if the model is not known.
     """
     end = time.perf_counter() + seconds
-    listed = client.json("/v1/models", seconds=seconds)
+    listed = client.json("/v1/models", seconds=seconds, needed=True)
     found = _objects(listed.get("data")) if isinstance(listed, dict) else []
     chosen = model if model is not None else _only([each["id"] for each in found if "id" in each], client.name)
     owners = [each.get("owned_by") for each in found if each.get("id") == chosen]

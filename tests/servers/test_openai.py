@@ -166,8 +166,9 @@ def test_a_key_is_sent_and_shown_nowhere() -> None:
         send(handler, 401, "application/json", json.dumps({"error": "wrong key"}).encode())
 
     with serving(answer) as url:
-        with pytest.raises(Exception, match="does not list") as caught:
-            connect("one", url, key="secret-1")
+        sentence = "status 401: wrong key. Set its key in the environment variable SPECDEC_KEY_MY_ONE, and name"
+        with pytest.raises(ServerFailed, match=sentence) as caught:
+            connect("my-one", url, key="secret-1")
     assert set(seen) == {"Bearer secret-1"} and "secret" not in str(caught.value)
     with pytest.raises(ValueError, match="characters that no key has"):
         Client("one", "http://127.0.0.1:1", "a\nb")
