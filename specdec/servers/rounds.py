@@ -25,7 +25,8 @@ def spans_of(sizes: Sequence[int], steps: Sequence[Step]) -> list[Span] | None:
     late.
 
     Steps without guesses can stand at several places where single tokens follow one another. The steps with guesses are
-    then taken first, so the order of such single tokens is not known; the sums are.
+    then taken first, so the order of such single tokens is not known; the sums are. It is not known either whether the
+    end of the text cut the last step, or how much of it, where single tokens may fill the rest: it is then taken whole.
     """
     if (whole := _placed(sizes, steps)) is not None or not steps or not sizes:
         return whole

@@ -2,8 +2,9 @@
 
     SPECDEC_LIVE_PLAIN=URL SPECDEC_LIVE_DRAFT=URL python -m pytest -n 0 tests/servers/test_vllm.py
 
-``record.py`` has the lines that start them; a third is SPECDEC_LIVE_NGRAM. Nobody else may use them meanwhile, because
-their counters are compared.
+``record.py`` has the lines that start them; a third is SPECDEC_LIVE_NGRAM. They may serve any pair: where it is not the
+embedded one, SPECDEC_LIVE_TARGET is the folder of the target. Nobody else may use them meanwhile, because their
+counters are compared.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.servers.cases import CASES, SAMPLED, fifty
 from tests.servers.exchanges import read, replayed
 
 NAMES = ("plain", "draft", "ngram")
+TARGET = os.environ.get("SPECDEC_LIVE_TARGET")
 LIVE = {name: url for name in NAMES if (url := os.environ.get(f"SPECDEC_LIVE_{name.upper()}"))}
 
 
@@ -113,8 +115,9 @@ def test_the_rounds_are_those_that_the_engine_lists(server, name, monkeypatch) -
 
 def require_text(tokens, ids, records, finished) -> None:
     """The bytes of the ids are the answer's text, which leaves out the end-of-text token and the stop string."""
-    text = "".join(choice["text"] for choice in choices_of(records))
-    joined = b"".join(map(tokens, ids)).decode()
+    # A text may end inside a character, which servers show as a sign in its place or leave out.
+    text = "".join(choice["text"] for choice in choices_of(records)).rstrip("\ufffd")
+    joined = b"".join(map(tokens, ids)).decode(errors="replace").rstrip("\ufffd")
     assert joined == text if finished.finish_reason == "length" else joined.startswith(text)
 
 
@@ -130,7 +133,11 @@ def test_a_plain_server_writes_one_token_a_round(servers, monkeypatch) -> None:
 def test_how_texts_end(server, monkeypatch) -> None:
     reasons = {"end of text": "eos", "stop string": "stop", "length": "length", "one token": "length"}
     for name, reason in reasons.items():
-        assert told(server, CASES[name], monkeypatch)[0][-1].finish_reason == reason
+        (_, *rounds, finished), records = told(server, CASES[name], monkeypatch)
+        text = "".join(choice["text"] for choice in choices_of(records))
+        if LIVE and CASES[name].params.max_new_tokens == sum(len(each.committed_ids) for each in rounds):
+            reason = "length"  # another pair writes on where the embedded one ends
+        assert finished.finish_reason == reason, text
 
 
 def test_the_counters_are_the_sums_of_the_rounds(server, monkeypatch) -> None:
@@ -173,8 +180,14 @@ def test_merged_chunks_have_the_same_rounds(server, many, monkeypatch) -> None:
             streamed = [Streamed(0.1 * at, record) for at, record in enumerate(merged, start=1)]
             patch.setattr(server.client, "stream", lambda *_, streamed=streamed: (each for each in streamed))
             (started, *others, _) = server_lane(server, asked, ServerTokens(), "speculative")
-        # Single tokens may stand at another place, if steps without guesses were merged with others.
-        assert steps_in(others) == steps_in(rounds), name
+        # Single tokens may stand at another place, if steps without guesses were merged with others. Then it is not
+        # known either how much of the last step the end of the text has cut: it kept one guess or all that are listed.
+        found, expected = steps_in(others), steps_in(rounds)
+        assert found[:-1] == expected[:-1] and len(found) == len(expected), name
+        if found and found != expected:
+            drafted, accepted = (each[-1] for each in lists_of(records))
+            assert any(not each.draft for each in rounds[1:]), name
+            assert all(made == drafted and 1 <= kept <= accepted for made, kept in (found[-1], expected[-1])), name
         assert [i for each in others for i in each.committed_ids] == [i for each in rounds for i in each.committed_ids]
         told_all = all(each.draft is not None for each in rounds)
         if told_all and (all(each.draft for each in rounds[1:]) or not any(each.draft for each in rounds)):
@@ -252,23 +265,23 @@ def test_more_guesses_than_a_round_can_show_are_refused(most) -> None:
         lane_of(read_lists([most], [1], [1, 2]))
 
 
-@pytest.mark.skipif(not {"plain", "draft"} <= LIVE.keys(), reason="needs live servers: SPECDEC_LIVE_PLAIN and _DRAFT")
+@pytest.mark.skipif("plain" not in LIVE or len(LIVE) < 2, reason="needs live servers: SPECDEC_LIVE_PLAIN and another")
 def test_fifty_prompts(servers, monkeypatch, capsys) -> None:
     """Rounds, counters and greedy text of fifty prompts, the text against transformers' ``generate``."""
-    pair = specdec.load_pair(device="cpu", dtype="float32", draft_dtype="float32")
+    weights = (TARGET, specdec.PromptLookup()) if TARGET else ()
+    pair = specdec.load_pair(*weights, device="cpu", dtype="float32", draft_dtype="float32")
     steps = cut = 0
     ties: list[tuple[float, str]] = []
     for asked in fifty():
         assert isinstance(asked.prompt, str)
         expected, prompt_ids = greedy(pair, asked)
-        for name in ("plain", "draft"):
-            server = servers[name]
+        for name, server in servers.items():
             before = server._counted()
             (started, *rounds, _), records = told(server, asked, monkeypatch)
             counted = difference(before, server._counted())
             drafted, accepted = lists_of(records)
             assert started.prompt_ids == prompt_ids
-            if name == "draft":
+            if name != "plain":
                 assert counted == sums_of([Step(*step) for step in zip(drafted, accepted, strict=True)])
                 assert [kept for _, kept in steps_in(rounds)[:-1]] == accepted[:-1]
                 steps += len(drafted)
@@ -279,7 +292,8 @@ def test_fifty_prompts(servers, monkeypatch, capsys) -> None:
                 ties.append((margin(pair, prompt_ids, ids, expected), name))
     with capsys.disabled():
         print(f"\n50 prompts: {steps} steps as the engine lists and counts them, {cut} last steps cut by the end.")
-        print(f"{len(ties)} of 100 texts differ from generate, by margins of {sorted(ties)} in logits.")
+        texts = f"{len(ties)} of {50 * len(servers)} texts"
+        print(f"{texts} differ from generate, by margins of {sorted(ties)} in logits.")
     assert all(gap < 1e-3 for gap, _ in ties)
 
 
