@@ -149,16 +149,19 @@ class Server(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self._answer(json.dumps({"data": [{"id": "m"}]}))
+        self._answer(json.dumps({"data": [{"id": "m", "owned_by": "vllm"}]}), "application/json")
 
     def do_POST(self) -> None:
         self.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        parts = [{"choices": [{"text": "", "token_ids": self.written[at : at + 2]}]} for at in range(0, 32, 2)]
+        most = self.asked[-1]["max_tokens"]
+        parts = [{"choices": [{"text": "", "token_ids": self.written[at : at + 2]}]} for at in range(0, most, 2)]
+        parts[-1]["choices"][0]["finish_reason"] = "length"
         lines = [json.dumps(part) for part in [{"choices": [{"text": "", "token_ids": None}]}, *parts]]
-        self._answer("".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]))
+        self._answer("".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]), "text/event-stream")
 
-    def _answer(self, text: str) -> None:
+    def _answer(self, text: str, kind: str) -> None:
         self.send_response(200)
+        self.send_header("Content-Type", kind)
         self.end_headers()
         self.wfile.write(text.encode())
 
