@@ -10,8 +10,11 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Literal
+
+from servers.exchanges import send, serving
 
 Kind = Literal["plain", "vllm", "text"]
 PROMPT = "Once upon a time"
@@ -36,26 +39,16 @@ class StandIn:
     def __init__(self, kind: Kind):
         self.kind, self.asked, self.go_on = kind, [], threading.Event()  # type: ignore[var-annotated]
         self.go_on.set()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._http.daemon_threads = True
-        self._http.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that left
-
-    @property
-    def port(self) -> int:
-        return int(self._http.server_address[1])
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        self._running = ExitStack()
 
     def __enter__(self) -> StandIn:
-        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+        self.url = self._running.enter_context(serving(self._answer))
+        self.port = int(self.url.rpartition(":")[2])
         return self
 
     def __exit__(self, *_: object) -> None:
         self.go_on.set()
-        self._http.shutdown()
-        self._http.server_close()
+        self._running.close()
 
     def page(self, path: str) -> Any:
         """What a GET answers; None for no such page."""
@@ -95,48 +88,27 @@ class StandIn:
             last["metrics"] = {"speculative_decoding": {"num_spec_tokens": GUESSES, **steps}}
         yield last
 
+    def _answer(self, handler: BaseHTTPRequestHandler, body: Any) -> None:
+        self.asked.append((handler.path, dict(handler.headers), body))
+        found = None
+        if body is None:
+            found = self.page(handler.path)
+        elif handler.path == "/detokenize" and self.kind != "text":
+            found = {"prompt": "".join(PIECE_OF[i] for i in body["tokens"])}
+        elif handler.path in ("/v1/completions", "/v1/chat/completions"):
+            return self._stream(handler, body)
+        text = found if isinstance(found, str) else json.dumps(found or {})
+        kind = "text/plain" if isinstance(found, str) else "application/json"
+        return send(handler, 404 if found is None else 200, kind, text.encode())
 
-def _handler(server: StandIn) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # pieces leave when they are written
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-        def do_GET(self) -> None:
-            server.asked.append((self.path, dict(self.headers), None))
-            self._answer(server.page(self.path))
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            server.asked.append((self.path, dict(self.headers), body))
-            if self.path == "/detokenize" and server.kind != "text":
-                return self._answer({"prompt": "".join(PIECE_OF[i] for i in body["tokens"])})
-            if self.path not in ("/v1/completions", "/v1/chat/completions"):
-                return self._answer(None)
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.send_header("Connection", "close")
-            self.end_headers()
-            self.close_connection = True
-            try:
-                for event in server.events(body):
-                    server.go_on.wait()
-                    self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
-                    self.wfile.flush()
-                    time.sleep(PAUSE)
-                self.wfile.write(b"data: [DONE]\n\n")
-            except OSError:  # the client has left
-                pass
-            return None
-
-        def _answer(self, found: Any) -> None:
-            text = (found if isinstance(found, str) else json.dumps(found or {})).encode()
-            self.send_response(404 if found is None else 200)
-            self.send_header("Content-Type", "text/plain" if isinstance(found, str) else "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-    return Handler
+    def _stream(self, handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.close_connection = True
+        for event in self.events(body):
+            self.go_on.wait()
+            handler.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
+            time.sleep(PAUSE)
+        handler.wfile.write(b"data: [DONE]\n\n")

@@ -28,6 +28,7 @@ def serving(answer: Answering) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # pieces leave when they are written
 
         def handle_one_request(self) -> None:
             try:

@@ -11,9 +11,13 @@ import math
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from servers import exchanges
+from servers.exchanges import send
 
 WORDS = [" a", " b", " c", " d", " e", "."]
 END = 5  # the last word ends a text
@@ -102,95 +106,75 @@ class TableServer:
         return found
 
 
-class _Handler(BaseHTTPRequestHandler):
-    served: TableServer
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1  # one packet an answer: two of them would wait for each other
-    disable_nagle_algorithm = True
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def _send(self, text: str, kind: str = "application/json") -> None:
-        body = text.encode()
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_GET(self) -> None:
-        counters = "".join(
-            f'vllm:spec_decode_num_{name}_total{{engine="0"}} {value}.0\n'
-            for name, value in self.served.counters.items()
-        )
-        pages = {
-            "/v1/models": json.dumps({"data": [{"id": "table", "owned_by": "vllm"}]}),
-            "/version": json.dumps({"version": "table"}),
-            "/metrics": "vllm:requests 1\n" + (counters if self.served.gamma else ""),
-        }
-        if self.path in pages:
-            self._send(pages[self.path], "text/plain" if self.path == "/metrics" else "application/json")
+def _answer(served: TableServer, handler: BaseHTTPRequestHandler, asked: Any) -> None:
+    if asked is None:
+        _page(served, handler)
+    elif handler.path == "/detokenize":
+        _send(handler, json.dumps({"prompt": "".join(WORDS[i] for i in asked["tokens"])}))
+    else:
+        given = asked["prompt"]
+        prompt = given if isinstance(given, list) else [ord(sign) % 5 for sign in given]
+        if asked.get("stream"):
+            _send(handler, _streamed(served, asked, prompt), "text/event-stream")
         else:
-            self.send_error(404)
+            _send(handler, _likely(served, prompt))
 
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path == "/detokenize":
-            self._send(json.dumps({"prompt": "".join(WORDS[i] for i in asked["tokens"])}))
-            return
-        prompt = asked["prompt"] if isinstance(asked["prompt"], list) else [ord(sign) % 5 for sign in asked["prompt"]]
-        if not asked.get("stream"):
-            self._likely(prompt)
-            return
-        with self.served.lock:
-            self.served.calls += 1
-        self._stream(asked, prompt)
 
-    def _likely(self, prompt: list[int]) -> None:
-        shares = self.served.rows().shares(self.served.rows().target, prompt[-1], 1.0)
-        told = {f"token_id:{i}": math.log(share) for i, share in enumerate(shares)}
-        self._send(json.dumps({"choices": [{"text": "", "logprobs": {"top_logprobs": [told]}}]}))
+def _send(handler: BaseHTTPRequestHandler, text: str, kind: str = "application/json") -> None:
+    send(handler, 200, kind, text.encode())
 
-    def _stream(self, asked: dict[str, Any], prompt: list[int]) -> None:
-        served = self.served
-        steps, made, kept = decode(served.rows(), prompt, asked, served.gamma, served.fault)
-        with served.lock:
-            for name, value in zip(served.counters, (len(made), sum(made), sum(kept)), strict=True):
-                served.counters[name] += value
-        lines = []
-        for at, step in enumerate(steps):
-            choice = {"index": 0, "text": "".join(WORDS[i] for i in step), "token_ids": step, "finish_reason": None}
-            choice["prompt_token_ids"] = None if at else prompt
-            if at == len(steps) - 1:
-                choice["finish_reason"] = "stop" if step and step[-1] == END else "length"
-            lines.append({"choices": [choice]})
-        last: dict[str, Any] = {"choices": [], "usage": {"completion_tokens": sum(map(len, steps))}}
-        if served.gamma:
-            detail = {"per_step_accepted": kept, "per_step_drafted": made} if made else {}
-            last["metrics"] = {
-                "speculative_decoding": {
-                    "num_spec_tokens": served.gamma, "num_spec_steps": len(made), "num_draft_tokens": sum(made),
-                    "num_accepted_draft_tokens": sum(kept), **detail,
-                }
-            }  # fmt: skip
-        text = "".join(f"data: {json.dumps(each)}\n\n" for each in [*lines, last]) + "data: [DONE]\n\n"
-        self._send(text, "text/event-stream")
+
+def _page(served: TableServer, handler: BaseHTTPRequestHandler) -> None:
+    counters = "".join(
+        f'vllm:spec_decode_num_{name}_total{{engine="0"}} {value}.0\n' for name, value in served.counters.items()
+    )
+    pages = {
+        "/v1/models": json.dumps({"data": [{"id": "table", "owned_by": "vllm"}]}),
+        "/version": json.dumps({"version": "table"}),
+        "/metrics": "vllm:requests 1\n" + (counters if served.gamma else ""),
+    }
+    if handler.path in pages:
+        _send(handler, pages[handler.path], "text/plain" if handler.path == "/metrics" else "application/json")
+    else:
+        send(handler, 404, "application/json", b"{}")
+
+
+def _likely(served: TableServer, prompt: list[int]) -> str:
+    """The log-probabilities of the next word."""
+    shares = served.rows().shares(served.rows().target, prompt[-1], 1.0)
+    told = {f"token_id:{i}": math.log(share) for i, share in enumerate(shares)}
+    return json.dumps({"choices": [{"text": "", "logprobs": {"top_logprobs": [told]}}]})
+
+
+def _streamed(served: TableServer, asked: dict[str, Any], prompt: list[int]) -> str:
+    """The events of a text."""
+    with served.lock:
+        served.calls += 1
+    steps, made, kept = decode(served.rows(), prompt, asked, served.gamma, served.fault)
+    with served.lock:
+        for name, value in zip(served.counters, (len(made), sum(made), sum(kept)), strict=True):
+            served.counters[name] += value
+    lines = []
+    for at, step in enumerate(steps):
+        choice = {"index": 0, "text": "".join(WORDS[i] for i in step), "token_ids": step, "finish_reason": None}
+        choice["prompt_token_ids"] = None if at else prompt
+        if at == len(steps) - 1:
+            choice["finish_reason"] = "stop" if step and step[-1] == END else "length"
+        lines.append({"choices": [choice]})
+    last: dict[str, Any] = {"choices": [], "usage": {"completion_tokens": sum(map(len, steps))}}
+    if served.gamma:
+        detail = {"per_step_accepted": kept, "per_step_drafted": made} if made else {}
+        last["metrics"] = {
+            "speculative_decoding": {
+                "num_spec_tokens": served.gamma, "num_spec_steps": len(made), "num_draft_tokens": sum(made),
+                "num_accepted_draft_tokens": sum(kept), **detail,
+            }
+        }  # fmt: skip
+    return "".join(f"data: {json.dumps(each)}\n\n" for each in [*lines, last]) + "data: [DONE]\n\n"
 
 
 @contextmanager
 def serving(*servers: TableServer) -> Iterator[list[str]]:
     """The addresses of these servers while they run."""
-    running = []
-    for server in servers:
-        handler = type("Handler", (_Handler,), {"served": server})
-        http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        http.daemon_threads = True
-        threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        running.append(http)
-    try:
-        yield [f"http://127.0.0.1:{http.server_address[1]}" for http in running]
-    finally:
-        for http in running:
-            http.shutdown()
-            http.server_close()
+    with ExitStack() as running:
+        yield [running.enter_context(exchanges.serving(partial(_answer, server))) for server in servers]
