@@ -10,7 +10,7 @@ import pytest
 
 from browser.conftest import DRAWN, ask, edit, notes, open_page, resize, run, settle, skip, text, visit
 from specdec.report.judge import Kind
-from specdec.report.sentences import HEADLINES, REASONS
+from specdec.report.sentences import DOUBTS, HEADLINES, REASONS
 from specdec.ui.jobs.recorded import recorded_race
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -54,6 +54,14 @@ SAY = """async ([about, sentence]) => {
 }"""
 
 
+NOTE = """async (words) => {
+    const scripts = performance.getEntriesByType('resource').map((entry) => entry.name);
+    const { noteLine } = await import(scripts.find((name) => name.includes('/race/verdict.js')));
+    document.querySelector('.sd-verdictNotes').hidden = false;
+    document.querySelector('.sd-verdictNote').replaceWith(noteLine(words));
+}"""
+
+
 def require_texts_in_view(page, width: int, height: int, *what: object) -> None:
     for selector in (".sd-verdict", ".sd-box.generate", ".sd-box.speculative"):
         assert inside(page, selector, width, height), (selector, width, *what)
@@ -89,6 +97,7 @@ def test_a_race_plays_in_view_by_itself(browser, address, motion):
         page.wait_for_timeout(500)
         assert not page.evaluate("window.specdec.replaying"), "it plays once"
         page.evaluate("document.querySelector('.sd-factor').hidden = false")
+        page.evaluate(NOTE, max(DOUBTS.values(), key=len))
         for width, height in SIZES:
             resize(page, width, height)
             page.evaluate("scrollTo(0, 0)")

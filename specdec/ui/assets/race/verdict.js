@@ -6,6 +6,7 @@ import { firstSentence } from "../lib/sentences.js";
 import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 
 const SHOWN = 60; // characters of the prompt in the caption
+const LONG_NOTE = 44; // characters; a longer note takes two lines on a phone, and the texts have fewer
 const LONG = 150; // characters; a longer sentence is set smaller on a phone, so that both texts stay in view
 
 const MEASURING = "Measuring on this machine. The lanes run one after the other, with the same prompt and settings.";
@@ -15,6 +16,9 @@ export function conclude(headline, sentence) {
   headline.textContent = sentence;
   headline.classList.toggle("long", sentence.length > LONG);
 }
+
+// The first note, in one line; where there is little room, in two.
+export const noteLine = (words) => el("span", `sd-verdictNote${words.length > LONG_NOTE ? " long" : ""}`, words);
 
 export class VerdictPanel {
   #lanes = new Map(); // lane key -> its progress, while a race runs
@@ -99,7 +103,7 @@ export class VerdictPanel {
     if (!note) return;
     const [first, rest] = firstSentence(note);
     const more = rest ? [rest, ...others] : others;
-    const summary = el("span", "sd-verdictNote", first);
+    const summary = noteLine(first);
     const count = el("b", "", `${more.length} more`);
     this.notes.firstChild.replaceChildren(summary, ...(more.length ? [count] : []));
     this.notes.lastChild.replaceChildren(...cut, ...more.map((note) => el("p", "", note)));
