@@ -53,6 +53,7 @@ SETTERS = {
 # Attributes of objects that are not ours, which may be assigned because their owner's documents have them.
 PUBLIC = {
     "__doc__", "__file__", "__traceback__", "__cause__", "__context__", "op", "orelse",  # Python, and its ``ast``
+    "showwarning",  # ``warnings``, whose documents say to replace it
     "maxstring", "maxother",  # ``reprlib``
     "description", "epilog",  # a parser of ``argparse``
     "data",  # a parameter of torch

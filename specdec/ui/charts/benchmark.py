@@ -12,7 +12,7 @@ from specdec.measure.plan import Trial
 from specdec.measure.summary import Summary, find, summarise
 from specdec.report.numbers import factor
 from specdec.ui.charts.figures import COLOURS, FAINT, GREY, LINE, NEAR, add_title, bars, from_above, straight
-from specdec.ui.charts.labels import one_line, shown
+from specdec.ui.charts.labels import shown, unbroken
 
 MOST_DOTS = 120  # of a row
 # Pixels of a row, from its top: the lane's name, its mark, the dots of the categories, their names, and the next row.
@@ -90,7 +90,7 @@ def _add_dots(figure: go.Figure, found: Sequence[tuple[float, str]], colour: str
         hovertemplate="%{customdata}<extra></extra>",
     )  # fmt: skip
     (low, lowest), (high, highest) = min(found), max(found)  # of two alike, those with the first and the last name
-    names = [(low / most, one_line(lowest)), (high / most, one_line(highest))]
+    names = [(low / most, unbroken(lowest)), (high / most, unbroken(highest))]
     (_, left_ends), (right_begins, _) = (_span(at, name) for at, name in names)
     if left_ends + LETTER > right_begins:
         names = [((low + high) / 2 / most, f"{names[0][1]} \u2026 {names[1][1]}")]

@@ -18,7 +18,7 @@ def shown(name: str) -> str:
     return "<br>".join(escape(line, quote=False) for line in lines)
 
 
-def one_line(name: str) -> str:
+def unbroken(name: str) -> str:
     """The beginning of a name, as ``shown`` gives it, in one line."""
     return escape(name if len(name) <= WIDTH else f"{name[: WIDTH - 1]}\u2026", quote=False)
 
