@@ -14,7 +14,7 @@ import torch
 
 from specdec.errors import InvalidInput
 from specdec.forward import cuda_graph
-from specdec.forward.batched_buffer import BatchedKVBuffer, by_head, by_row, by_sequence
+from specdec.forward.batched_buffer import BatchedKVBuffer, BatchedPassView
 from specdec.forward.kv_buffer import PassView
 from specdec.forward.lean import LeanModel
 from specdec.forward.static_buffers import WIDEST, StaticPassView, StaticPositions, bound_of
@@ -33,37 +33,15 @@ class StaticBatchedKVBuffer(BatchedKVBuffer):
         if count > WIDEST * self._batch:  # of a prompt: by slices, never captured
             return super().span(start, count)
         end = start + count // self._batch
-        return StaticBatchedPassView(self._place, start, end, self.angles, self.held[0], self._batch, self._heads)
+        view = StaticBatchedPassView(self._place, start, end, self.angles, self.held[0])
+        return view.over(self._batch, self._heads)
 
 
-class StaticBatchedPassView(StaticPassView):
+class StaticBatchedPassView(BatchedPassView, StaticPassView):
     """The n x B rows of one pass by index; see ``BatchedPassView``."""
 
-    def __init__(
-        self,
-        place: StaticPositions,
-        start: int,
-        end: int,
-        table: tuple[torch.Tensor, torch.Tensor],
-        like: torch.Tensor,
-        batch: int,
-        heads: int,
-    ):
-        super().__init__(place, start, end, table, like)
-        self.cos, self.sin = (values.repeat_interleave(batch, 0) for values in (self.cos, self.sin))
-        self._batch, self._heads = batch, heads
-
-    @property
-    def positions(self) -> torch.Tensor:
-        return super().positions.repeat_interleave(self._batch)
-
     def write(self, held: torch.Tensor, states: torch.Tensor) -> None:
-        super().write(held, by_head(states, self._batch, self._heads).flatten(self._heads, self._heads + 1))
-
-    def attend(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
-    ) -> torch.Tensor:
-        return by_row(super().attend(by_sequence(q, self._batch), k, v, mask, causal, scale), self._batch)
+        StaticPassView.write(self, held, self.by_head(states).flatten(self._heads, self._heads + 1))
 
 
 class BatchedGraphs:

@@ -181,13 +181,14 @@ def _apart(read: Callable[[], Any]) -> Any:
         except BaseException as error:
             found.set_exception(error)
 
-    threading.Thread(target=run, daemon=True).start()
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
     for seconds in count(1):
-        try:
-            return found.result(timeout=1)
-        except TimeoutError:
-            if seconds == PATIENCE:
-                warnings.warn("The grammar is still being read; a simpler one is read sooner.", stacklevel=2)
+        thread.join(1)  # short waits, which Ctrl-C ends on each system
+        if not thread.is_alive():
+            return found.result()
+        if seconds == PATIENCE:
+            warnings.warn("The grammar is still being read; a simpler one is read sooner.", stacklevel=2)
 
 
 # By tokenizer: to read one takes up to a second.

@@ -32,14 +32,15 @@ KEYS = "SPECDEC_KEY_"  # with the server's name in capitals: the environment var
 IDLE = 5.0  # seconds for which an unused connection stays open
 
 
-# What to do about a status. All but the last one speak of this client, whatever it asks for.
+# What to do about a status. The refusals speak of this client, whatever it asks for.
 KEY_ADVICE = "Set its key in the environment variable {variable}, and name the server at the start."
-ADVICE = {
+REFUSALS = {
     401: KEY_ADVICE, 403: KEY_ADVICE, 429: "It limits how often it is called; try later, or fewer calls at once.",
     503: "It may still be loading its model; try later.",
-    404: "It may not know this model, or answer chats alone; then send the prompt as a message of a chat.",
 }  # fmt: skip
-REFUSALS = (401, 403, 429, 503)
+ADVICE = REFUSALS | {
+    404: "It may not know this model, or answer chats alone; then send the prompt as a message of a chat.",
+}
 
 
 class Streamed(NamedTuple):

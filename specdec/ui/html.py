@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from specdec.events import MAX_GAMMA
 from specdec.report.definitions import DEFINITIONS, label_of
 from specdec.report.figure_table import FigureTable
 from specdec.report.sentences import capital, first_sentence
@@ -28,10 +29,10 @@ _TEMPLATES = """
 </div></section>
 {% endmacro %}
 
-{% macro form_line(prompt, gamma, tokens) %}
+{% macro form_line(prompt, gamma, most, tokens) %}
 <div class="sd-lineForm"><span class="sd-linePrompt">{{ prompt }}</span>
 <label class="sd-lineLength"><span class="sd-lineGamma">\u03b3 {{ gamma }}</span>
-<input class="sd-scrub" type="range" min="0" max="16" value="{{ gamma }}" disabled></label>
+<input class="sd-scrub" type="range" min="0" max="{{ most }}" value="{{ gamma }}" disabled></label>
 <span class="sd-lineSettings">{{ tokens }} tokens \u00b7 greedy</span>
 <button class="sd-action" disabled>Edit</button></div>
 {% endmacro %}
@@ -153,7 +154,7 @@ def verdict_html(sentence: str, factor: str | None = None, notes: Iterable[str] 
 
 def form_line(prompt: str, gamma: int, tokens: int) -> str:
     """The form in one line as the page has it at first, until its script puts a line there that can be used."""
-    return _HTML.form_line(prompt, gamma, tokens).strip()
+    return _HTML.form_line(prompt, gamma, MAX_GAMMA, tokens).strip()
 
 
 def origin(sentence: str, place: str) -> str:

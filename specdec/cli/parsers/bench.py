@@ -7,7 +7,7 @@ from pathlib import Path
 from specdec.cli.parsers.shared import (
     SETS,
     Parser,
-    add_grammar_arguments,
+    add_measured_text_arguments,
     add_measurement_arguments,
     add_pair_arguments,
     draft_length,
@@ -54,9 +54,7 @@ def bench_arguments(parser: Parser) -> None:
         help="draft lengths, 0 to 16, auto, or confidence:0.4",
     )
     parser.add_argument("--runs", type=int, default=5, help="calls of each lane and prompt (default 5)")
-    parser.add_argument("--tokens", type=int, default=128, help="new tokens of each call (default 128)")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
-    add_grammar_arguments(parser)
+    add_measured_text_arguments(parser, 128)
     parser.add_argument(
         "--compare", type=Path, nargs="+", metavar="FILE", help="only put these results files into one table"
     )

@@ -134,6 +134,13 @@ def params_of(arguments: argparse.Namespace) -> SamplingParams:
     )
 
 
+def add_measured_text_arguments(parser: argparse.ArgumentParser, tokens: int) -> None:
+    """Add the settings of the texts of a measurement, which ``measured_params_of`` reads. ``tokens``: the default."""
+    parser.add_argument("--tokens", type=int, default=tokens, help=f"new tokens of each call (default {tokens})")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
+    add_grammar_arguments(parser)
+
+
 def measured_params_of(arguments: argparse.Namespace) -> SamplingParams:
     """The settings of a measurement, whose texts are as long as ``--tokens`` says unless a grammar ends them."""
     grammar = grammar_of(arguments)

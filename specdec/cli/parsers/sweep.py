@@ -7,7 +7,7 @@ from pathlib import Path
 from specdec.cli.parsers.shared import (
     SETS,
     Parser,
-    add_grammar_arguments,
+    add_measured_text_arguments,
     add_measurement_arguments,
     add_pair_arguments,
     draft_length,
@@ -27,10 +27,6 @@ def sweep_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--runs", type=int, default=RUNS, help=f"calls of each draft length and prompt (default {RUNS})"
     )
-    parser.add_argument(
-        "--tokens", type=int, default=NEW_TOKENS, help=f"new tokens of each call (default {NEW_TOKENS})"
-    )
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default)")
-    add_grammar_arguments(parser)
+    add_measured_text_arguments(parser, NEW_TOKENS)
     add_measurement_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON, and nothing else")

@@ -123,16 +123,10 @@ class ServerTab:
         ]
 
     def _model_field(self) -> gr.Textbox:
-        info = "if several"
         return gr.Textbox(
-            "",
-            label="Model",
-            info=info,
-            max_lines=1,
-            min_width=90,
-            elem_id="sd-server-model",
+            "", label="Model", info="if several", max_lines=1, min_width=90, elem_id="sd-server-model",
             elem_classes="sd-of-server",
-        )
+        )  # fmt: skip
 
     def _named_fields(self) -> list[Any]:
         names = [each.name for each in self._named]
