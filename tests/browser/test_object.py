@@ -153,7 +153,7 @@ def test_a_phone_moves_once_at_most_and_the_form_is_one_line(browser, address, m
         require_no_sideways_scroll(page)
         for chosen, part in (
             (".sd-box.speculative .correction >> nth=1", ".sd-box.speculative"),
-            (".sd-stripRow.speculative .sd-track-of", ".sd-strip"),
+            (".sd-stripRow.near .sd-track-of", ".sd-strip"),
         ):
             page.click(chosen)
             card, box = page.locator(".sd-card").bounding_box(), page.locator(part).bounding_box()
@@ -175,7 +175,7 @@ def test_what_is_pointed_at_lights_up_everywhere(page, tmp_path):
     lit = ".sd-box.%s .lit"
     page.hover(".sd-box.speculative .accepted >> nth=6")
     assert page.locator(lit % "speculative").inner_text() == page.locator(lit % "generate").inner_text() != ""
-    assert page.locator(".sd-stripLit:not(.current):visible").count() == 3
+    assert page.locator(".sd-stripLit:not(.current):visible").count() == 4
     assert page.locator(".sd-dot:not(.current)").is_visible()
     row = page.locator(".sd-verdicts tr.lit")
     assert (
@@ -208,7 +208,7 @@ def test_a_round_opens_beside_what_was_chosen(page, tmp_path):
     assert inside(page, ".sd-card.floating", size["width"], size["height"])
     card, verdict = page.locator(".sd-card").bounding_box(), page.locator(".sd-verdict").bounding_box()
     assert card["y"] >= verdict["y"] + verdict["height"]
-    assert page.evaluate(COVERED, ".sd-stripRow.speculative .sd-stripLit.current") == []
+    assert page.evaluate(COVERED, ".sd-stripRow.near .sd-stripLit.current") == []
     page.keyboard.press("Escape")
     assert page.locator(".sd-card.floating").count() == 0, "wherever the focus is"
     token.click()
@@ -243,7 +243,7 @@ OPENED = """(covered) => {
     let inflow = 0;
     for (const round of document.querySelectorAll('.sd-box.speculative .sd-round')) {
         round.querySelector('.sd-token').click();
-        wrong.push(...eval(covered)('.sd-stripRow.speculative .sd-stripLit.current'));
+        wrong.push(...eval(covered)('.sd-stripRow.near .sd-stripLit.current'));
         inflow += document.querySelectorAll('.sd-card.inflow').length;
         document.querySelector('.sd-card [aria-label="Close the round"]').click();
     }

@@ -108,7 +108,7 @@ test("what is pointed at lights up everywhere", () => {
   assert.equal(one(".sd-legend").style.visibility, "hidden");
   assert.equal(lit("speculative"), token.textContent);
   assert.equal(lit("generate"), token.textContent);
-  assert.equal(all(".sd-stripLit:not(.current):not([hidden])").length, 3);
+  assert.equal(all(".sd-stripLit:not(.current):not([hidden])").length, 4);
   assert.deepEqual(
     all(".sd-verdicts tr.lit").map((row) => Number(row.dataset.row)),
     [token.detail.row],
@@ -145,7 +145,7 @@ test("a round is read step by step, as the record has it", () => {
 });
 
 test("the strip is true to scale, and says what the time was spent on", () => {
-  const ends = all(".sd-stripRow .sd-stripEnd").map((end) => [
+  const ends = all(".sd-stripRow:not(.near) .sd-stripEnd").map((end) => [
     parseFloat(end.textContent),
     parseFloat(end.style.left) - 8,
   ]);
@@ -160,10 +160,12 @@ test("the strip is true to scale, and says what the time was spent on", () => {
       "at the last pass's end",
     );
   }
+  const [plain, near] = [".generate", ".near"].map((row) => one(`.sd-stripRow${row} .sd-stripEnd`).style.left);
+  assert.equal(near, plain, "the speculative lane, enlarged, is as wide as the longest one");
   const shares = [...words(".sd-stripWords").matchAll(/(\d+)\u00a0%/g)].map(([, share]) => Number(share));
   assert.equal(shares.length, 3, "drafting, checking and the rest");
   assert.ok(Math.abs(shares[0] + shares[1] + shares[2] - 100) <= 2);
-  const cells = one(".sd-stripRow.speculative canvas").drawn.filter(([, , , y]) => y > 12);
+  const cells = one(".sd-stripRow.near canvas").drawn.filter(([, , , y]) => y > 12);
   assert.equal(cells.length, spoken.slice(1).flatMap((round) => round.committed_ids).length, "a mark for each token");
 });
 

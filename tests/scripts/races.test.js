@@ -54,7 +54,7 @@ test("further lanes have a text, a row and a name each, and signs of their own",
   await showRun(race("lanes"));
   await pass(200);
   const names = ["Our loop, no draft", "transformers assisted", "Prompt lookup", "transformers lookup", "Draft alone"];
-  assert.equal(all(".sd-stripRow").length, 7);
+  assert.equal(all(".sd-stripRow:not(.near)").length, 7);
   assert.deepEqual(
     texts("details > summary")
       .filter((name) => name.endsWith(" text"))

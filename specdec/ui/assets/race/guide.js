@@ -32,7 +32,9 @@ export class Guide {
 
   // A replay plays from its start, of a race on servers or of another one.
   begin(onServers = false) {
-    this.#words = onServers ? ON_SERVERS : WORDS;
+    const words = onServers ? ON_SERVERS : WORDS;
+    // On a phone the strip, which the second word explains, is below the window.
+    this.#words = matchMedia("(max-width: 640px)").matches ? [words[0], words[2]] : words;
     this.#open = !remembered();
   }
 

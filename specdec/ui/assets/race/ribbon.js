@@ -165,11 +165,13 @@ export class Ribbon {
     const block = el("span", drafts.length ? "sd-round" : "sd-round alone");
     const kept = drafts.filter((token) => token.status === "accepted");
     const kinds = kindsOf(round);
+    const inWord = this.#inWord;
     round.committed_ids.forEach((id, place) => {
       const added = place === round.committed_ids.length - 1 && round.token_id !== null;
       // Guesses after the rejected one were made here, at the place of the correction.
       if (added) block.append(...this.#missed(drafts, round));
       const piece = this.#text.push(id);
+      if (!place && inWord && /^\S/.test(piece)) this.#blocks.at(-1)?.classList.add("inWord"); // its gap is no space
       const draft = added ? (drafts.find((token) => token.status === "rejected") ?? null) : (kept[place] ?? null);
       const guess = !added && place < kept.length;
       const row = draft ? drafts.indexOf(draft) : null;

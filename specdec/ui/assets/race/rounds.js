@@ -208,10 +208,11 @@ export class RoundCard {
       const middle = leftOf(anchor) - this.card.offsetWidth / 2;
       return put(Math.min(Math.max(home.left, middle), home.right - this.card.offsetWidth), below);
     }
-    // The round's block in the strip stays visible: the card is at the other side. A block that reaches into both sides
-    // leaves room for the card in the flow only.
+    // The round's block in the strip stays visible, the enlarged one if there are two: the card is at the other side. A
+    // block that reaches into both sides leaves room for the card in the flow only.
     const row = `.sd-stripRow.${this.#lane.key.replace(":", "-")}`;
-    const block = document.querySelector(`${row} .sd-stripLit.current:not([hidden])`)?.getBoundingClientRect();
+    const lit = [...document.querySelectorAll(`${row} .sd-stripLit.current:not([hidden])`)];
+    const block = lit.at(-1)?.getBoundingClientRect();
     const free = ({ left, right }) => !block || block.right <= left || right <= block.left;
     const away = [boxes[0], boxes.at(-1)].find((box) => free(box.getBoundingClientRect()));
     if (!away) return false;

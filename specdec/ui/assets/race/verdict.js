@@ -5,6 +5,7 @@ import { labelOf, laneOrder } from "../lib/lanes.js";
 import { firstSentence } from "../lib/sentences.js";
 import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 
+const SHARES = ["engine", "measured"]; // their product is the speed-up
 const SHOWN = 60; // characters of the prompt in the caption
 const LONG_NOTE = 44; // characters; a longer note takes two lines on a phone, and the texts have fewer
 const LONG = 150; // characters; a longer sentence is set smaller on a phone, so that both texts stay in view
@@ -38,6 +39,7 @@ export class VerdictPanel {
     ]);
     this.from = el("div", "sd-verdictOrigin");
     this.notes = fold("sd-verdictNotes", "", [el("div", "sd-verdictNoteWords")]);
+    this.shares = el("dl", "sd-figures sd-shares");
     this.figures = el("dl", "sd-figures");
     this.node = el("section", "sd-verdict", "", [
       this.factor,
@@ -49,27 +51,31 @@ export class VerdictPanel {
         this.from,
         this.notes,
       ]),
+      this.shares,
       this.figures,
     ]);
   }
 
   // Nothing is known yet: the progress of each lane is in the place of the figures.
   reset(race) {
-    this.node.style.minHeight = "";
+    this.#hold();
     this.factor.hidden = this.warning.hidden = this.caption.hidden = this.changed.hidden = true;
     this.from.replaceChildren(el("span", "", race.onServers ? ASKING : MEASURING));
     this.notes.hidden = true;
     const keys = [...race.begin.lanes].sort((one, other) => laneOrder(one) - laneOrder(other));
     this.#lanes = new Map(keys.map((key) => [key, el("dd", "", "waiting")]));
     const parts = [...this.#lanes].map(([key, value]) => el("div", "", "", [el("dt", "", labelOf(key)), value]));
-    this.figures.replaceChildren(...parts);
+    this.#show([], parts);
   }
 
   progress(words, race) {
     if (this.headline.textContent !== words) conclude(this.headline, words);
     for (const [key, value] of this.#lanes) {
-      const lane = race?.runs[0]?.get(key); // as the texts and the strips, which stay those of the first run
-      if (lane) value.textContent = lane.end?.duration ?? `${lane.tokens} of ${race.asked}`;
+      const runs = race?.runs ?? [];
+      const lane = runs.at(-1)?.get(key);
+      const run = runs.length > 1 ? `run ${runs.length}: ` : "";
+      if (lane) value.textContent = run + (lane.end?.duration ?? `${lane.tokens} of ${race.asked}`);
+      else if (run) value.textContent = `${run}waiting`;
     }
   }
 
@@ -83,7 +89,7 @@ export class VerdictPanel {
     this.caption.textContent = captionOf(race);
     this.caption.hidden = !record.caption;
     this.changed.hidden = true;
-    this.figures.replaceChildren(...(record.figures ?? []).map(figureOf));
+    this.#split(record.figures ?? []);
     this.origin(race, loaded);
   }
 
@@ -116,13 +122,33 @@ export class VerdictPanel {
 
   // Another draft length, computed from the shown run. `found` is its record.
   computed({ verdict: { whatif, about } }, found) {
-    if (!this.#computed) this.node.style.minHeight = `${this.node.offsetHeight}px`; // what is below stays in its place
+    if (!this.#computed) this.#hold();
     this.#computed = true;
     this.changed.hidden = this.caption.hidden = true; // the caption names the measured length
     this.#say({ ...found, about }); // as uncertain as the run it is computed from
     this.from.replaceChildren(el("strong", "", whatif.origin));
     this.#remark([...whatif.notes, ...found.notes]);
-    this.figures.replaceChildren(...found.figures.map(figureOf));
+    this.#split(found.figures);
+  }
+
+  // The shares of the speed-up stand below it, the other figures at the right.
+  #split(figures) {
+    const isShare = ({ name }) => SHARES.includes(name);
+    const known = figures.filter(isShare);
+    const shares = known.length === SHARES.length ? known : [];
+    const others = figures.filter((figure) => !shares.includes(figure));
+    this.#show(shares.map(figureOf), others.map(figureOf));
+  }
+
+  #show(shares, others) {
+    this.node.classList.toggle("split", shares.length > 0);
+    this.shares.replaceChildren(...shares);
+    this.figures.replaceChildren(...others);
+  }
+
+  // Keeps its height, so that what is below stays in its place.
+  #hold() {
+    this.node.style.minHeight = `${this.node.offsetHeight}px`;
   }
 
   #say({ factor, about, faster, sentence }) {
