@@ -135,7 +135,7 @@ def test_a_refusal_is_a_sentence_and_keeps_the_last_result(page):
 
     A number outside its range is refused by name, not changed to the nearest allowed value.
     """
-    parts = (".sd-headline", ".sd-caption", ".sd-verdictOrigin", ".sd-figures")
+    parts = (".sd-headline", ".sd-caption", ".sd-verdictOrigin", ".sd-shares", ".sd-figures:not(.sd-shares)")
     verdict = [text(page, part) for part in parts]
     ask(page, "")
     run(page)
