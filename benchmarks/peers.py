@@ -53,7 +53,8 @@ KEYS = (
 )
 
 DEFINITIONS = """\
-- **tokens/s**: the tokens after each text's first event, by their seconds; all prompts of a run together.
+- **tokens/s**: the tokens after each text's first event, by their seconds; all prompts of a run together. Those of the
+  run with the median speed-up over plain `generate`, which itself has lowest to highest alone.
 - **over plain `generate`**, **over assisted**: these tokens/s by those of transformers' plain `generate`, and of its
   assisted generation at the same γ, in the same run.
 - **tokens a pass**: tokens that a pass of the target yields.
@@ -209,7 +210,9 @@ def _line(config: LaneConfig, plain: list[Summary], beside: list[Summary], compi
     cells = [
         _name(config),
         "" if config.gamma is None else str(config.gamma),
-        numbers.spread(ours.rates, numbers.rate),
+        numbers.ends(ours.rates, numbers.rate)
+        if config == BASELINE
+        else numbers.spread(ours.rates, numbers.rate, ours.figure("tokens_per_second")),
         "1" if config == BASELINE else numbers.times(ours.gains),
         "1" if config.lane == "assisted" else numbers.times(theirs.gains),
         numbers.number(ours.figure("mean_acceptance_length"), 2),

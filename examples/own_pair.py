@@ -32,14 +32,14 @@ def main(target: str, draft: str = "prompt-lookup", prompt: str = "def add(a, b)
     print(
         f"Speculation at γ {GAMMA}: {median(gains):.2f}x our loop without a draft ({min(gains):.2f}-{max(gains):.2f})"
     )
-    found = ours[0].metrics
+    one, found = pairs[gains.index(median(gains))]  # all other figures are of this run, so that they fit together
     if not found.drafted:
         print("The draft made no guess here.")
         return
     # Costs are counted in target passes over one token: c is the time of a draft pass, v that of checking a round.
-    one_token = median(one.verify_seconds / one.target_passes for one, _ in pairs)
-    c = median(other.draft_seconds / other.drafted for _, other in pairs) / one_token
-    v = median(other.verify_seconds / other.target_passes for _, other in pairs) / one_token
+    one_token = one.verify_seconds / one.target_passes
+    c = found.draft_seconds / found.drafted / one_token
+    v = found.verify_seconds / found.target_passes / one_token
     guesses = found.drafted / found.target_passes
     print(f"Guesses kept, of those tested: {found.alpha:.0%}")
     print(f"A target pass writes {found.mean_acceptance_length:.2f} tokens.")

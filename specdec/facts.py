@@ -156,6 +156,11 @@ class MachineFacts(TypedDict):
     gpu: NotRequired[_Text]
 
 
+def on_servers(facts: PairFacts) -> bool:
+    """Whether a server ran the lane: the plain lane beside it was no ``generate`` but another server."""
+    return "server" in facts
+
+
 def takes_one_pass(facts: PairFacts) -> bool:
     """Whether a draft of the pair takes one pass, whatever its length. Such a way to draft is a block drafter."""
     return bool(facts["draft"] and facts["draft"].get("one_pass"))

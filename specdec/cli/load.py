@@ -67,16 +67,15 @@ def _servers(console: Output, arguments: Namespace) -> bool:
     asked = [asked_of(arguments, params, text) for text in texts]
     with connected(named, arguments.model) as servers:
         names = list(lanes_of(servers))
-        plain = names[0]
-        guesses = {server.name: server.ask(asked[0]).most_guesses for server in servers} | {plain: 0}
+        guesses = {server.name: server.ask(asked[0]).most_guesses for server in servers} | {names[0]: 0}
         found: list[LoadRun] = []
         for run in under_load(servers, asked, levels, arguments.runs):
             found.append(run)
             console.print(
                 f"{run.at_once} at once, {run.server}, run {run.run + 1}: {run.rate:.0f} tokens/s", style="dim"
             )
-    rows = load_rows(found, plain)
-    table = load_table(rows, plain)
+    rows = load_rows(found, names)
+    table = load_table(rows, names)
     said, records = load_verdict(rows, guesses), [row_record(row) for row in rows]
     record = {"rows": records, "runs": [asdict(run) for run in found]}
     written = _written(arguments.export, record, records, table, partial(_servers_page, rows, said, table))

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
-from statistics import median
+from statistics import median, median_low
 from typing import TypeVar
 
 from specdec.events import MAX_GAMMA, Event, Finished, Round, Started
@@ -226,7 +226,7 @@ def no_clear_difference(ratios: Sequence[float], middle: float | None = None) ->
     """
     if not ratios or min(ratios) <= 1 <= max(ratios):
         return True
-    middle = median(ratios) if middle is None else middle
+    middle = median_low(ratios) if middle is None else middle
     return 0.95 <= middle <= 1.05 if len(ratios) < ENOUGH_RUNS else round(middle, 2) == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import Any
 
@@ -22,6 +22,7 @@ class Summary:
     runs     the number of the run of each of ``sides``
     rates    tokens per second after the first token, for each run
     same     how many trials wrote the baseline's text, of the ``compared`` ones that have a baseline
+    shown    the number of the run whose figures are shown; None for the one with the median speed-up
     """
 
     lane: str
@@ -31,6 +32,7 @@ class Summary:
     rates: list[float]
     same: int
     compared: int
+    shown: int | None = None
 
     @property
     def gains(self) -> list[float]:
@@ -54,6 +56,8 @@ class Summary:
     @property
     def median_run(self) -> RunMetrics | None:
         """The run whose figures stand for this lane; None without a run of the baseline."""
+        if self.shown in self.runs:
+            return self.sides[self.runs.index(self.shown)]
         return median_run(self.sides) if self.sides else None
 
     def figure(self, name: str) -> float | None:
@@ -180,14 +184,18 @@ def _place(config: LaneConfig) -> tuple[int, float]:
     return names.index(config.lane), gamma if isinstance(gamma, int) else float("inf")
 
 
-def summary_rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """A row for each category and config, then a row for each config over all. Plain numbers by column name."""
+def summary_rows(trials: Sequence[Trial], shown: int | None = None) -> list[dict[str, Any]]:
+    """A row for each category and config, then a row for each config over all. Plain numbers by column name.
+
+    ``shown``: the run whose figures all rows have; None for the median run of each row.
+    """
     categories = list(dict.fromkeys(trial.category for trial in trials))
     groups = [(c, [t for t in trials if t.category == c]) for c in categories]
     if len(categories) > 1:
         groups.append(("all", list(trials)))
     greedy = all(trial.greedy for trial in trials)
-    return [_row(category, summary, greedy) for category, found in groups for summary in summarise(found)]
+    summaries = ((category, replace(each, shown=shown)) for category, found in groups for each in summarise(found))
+    return [_row(category, summary, greedy) for category, summary in summaries]
 
 
 def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
@@ -200,19 +208,27 @@ def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:
 
 
 def summary_figures(summary: Summary) -> dict[str, Any]:
-    """A config's figures over its runs: plain numbers by column name."""
-    gains, rates = summary.gains, summary.rates
+    """A config's figures over its runs: plain numbers by column name.
+
+    They are those of one run, but for the lowest and the highest. The baseline itself has no speed-up by which a run
+    could be chosen: unless one is ``shown``, it has no speed of its own if it ran several times. Each other row has the
+    baseline's in the same run.
+    """
+    gains, rates, run = summary.gains, summary.rates, summary.median_run
+    plain, many = summary.lane_config == BASELINE, len(rates) > 1 and summary.shown is None
+    rate = run.lane.tokens_per_second if run else median_low(rates) if rates else None
     return {
         "lane": summary.lane,
         "gamma": summary.gamma,
         "runs": len(rates),
-        "tokens_per_second": summary.figure("tokens_per_second") or (median_low(rates) if rates else None),
+        "tokens_per_second": None if plain and many else rate,
         "tokens_per_second_min": min(rates, default=None),
         "tokens_per_second_max": max(rates, default=None),
-        "speedup": summary.gain,
+        "plain_tokens_per_second": run.plain.tokens_per_second if run and not plain else None,
+        "speedup": run.gain if run else None,
         "speedup_min": min(gains, default=None),
         "speedup_max": max(gains, default=None),
-        "latency_reduction": latency_reduction(summary.gain) if summary.gain else None,
+        "latency_reduction": latency_reduction(run.gain) if run and run.gain else None,
         "acceptance": summary.figure("alpha"),
         "expected_acceptance": summary.figure("overlap"),  # None for a greedy lane
         "tokens_per_target_pass": summary.figure("mean_acceptance_length"),

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as TerminalTable
 
-from specdec.facts import takes_one_pass
+from specdec.facts import on_servers, takes_one_pass
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
@@ -28,16 +28,21 @@ COLUMNS = (
 )  # fmt: skip
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
 MEDIANS = (
-    "Each row shows its median run by the speed-up over plain generate, after the first token; lowest to highest of "
-    "all its runs in brackets. \u03b3: draft length, the guesses per round"
+    "Each row shows its median run by the speed-up over {plain}, after the first token; lowest to highest of all its "
+    "runs in brackets. {Plain} has no such run, so its tokens/s are these two. \u03b3: draft length, the guesses per "
+    "round"
 )
+# What the lanes on servers are called in rows that programs read.
+ON_SERVERS = {BASELINE.lane: "plain server", LOOP.lane: "speculative server"}
 CLOSED_FORM_COLUMNS = ("\u03b3", "acceptance", "c", "v", "predicted", "measured", "measured / predicted")
 LIMIT_COLUMNS = ("Lane", "\u03b3", "least ms per token (computed)", "ms per token (measured)", "share of the limit")
 
 
-def benchmark_table(rows: Sequence[dict[str, Any]]) -> FigureTable:
-    """The rows of ``measure.summary.summary_rows`` for a person to read."""
-    return FigureTable(MEDIANS, COLUMNS, [*map(summary_cells, rows)], range(2, 9), minor=MINOR)
+def benchmark_table(rows: Sequence[dict[str, Any]], servers: bool = False) -> FigureTable:
+    """The rows of ``measure.summary.summary_rows`` for a person to read. ``servers``: servers ran them."""
+    plain = sentences.plain(servers)
+    caption = MEDIANS.format(plain=plain, Plain=sentences.capital(plain))
+    return FigureTable(caption, COLUMNS, [*map(summary_cells, rows)], range(2, 9), minor=MINOR)
 
 
 def gains_table(rows: Sequence[dict[str, Any]]) -> FigureTable | None:
@@ -74,7 +79,7 @@ def benchmark_markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str
     label = provenance.synthetic(about["pair"])
     head = f"{label.capitalize()}\n\n" if label else ""
     head += "".join(f"- {name}: {value}\n" for name, value in provenance_rows(about, plan).items()) + "\n"
-    return head + markdown_table(benchmark_table(summary_rows(trials)))
+    return head + markdown_table(benchmark_table(summary_rows(trials), on_servers(about["pair"])))
 
 
 def benchmark_csv(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
@@ -90,7 +95,7 @@ def benchmark_json(about: About, plan: Plan, trials: Sequence[Trial], limit: dic
     """
     shares = shares_of_limit(limit) if limit else {}
     one_pass = takes_one_pass(about["pair"])
-    said = overall(trials, plan, shares, one_pass)
+    said = overall(trials, plan, shares, one_pass, on_servers(about["pair"]))
     notes = [asdict(note) for note in said.notes]
     verdict = {"kind": said.judgement.kind, "sentence": said.headline, "notes": notes}
     asked = asdict(plan) | {"synthetic": provenance.synthetic(about["pair"]) or None, "verdict": verdict}
@@ -102,8 +107,15 @@ EXPORTS = {".csv": benchmark_csv, ".md": benchmark_markdown}
 
 
 def labelled_rows(about: About, trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """The rows, each with the label of a synthetic measurement, else None."""
-    return [row | {"synthetic": provenance.synthetic(about["pair"]) or None} for row in summary_rows(trials)]
+    """The rows of a measurement, each with the label of a synthetic one, else None."""
+    label = provenance.synthetic(about["pair"]) or None
+    return [row | {"synthetic": label} for row in named_rows(about, summary_rows(trials))]
+
+
+def named_rows(about: About, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of ``measure.summary.summary_rows`` for programs; on servers, lanes are called so."""
+    names = ON_SERVERS if on_servers(about["pair"]) else {}
+    return [row | {"lane": names.get(row["lane"], row["lane"])} for row in rows]
 
 
 def closed_form(trials: Sequence[Trial], one_pass: bool) -> list[dict[str, Any]]:
@@ -167,8 +179,8 @@ def report(
     if shares := auto_share(trials):
         each = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
         console.print(
-            f"\u03b3 auto runs at {median(shares.values()):.2f} times the speed of the best fixed \u03b3 (median of: "
-            f"{each})."
+            f"\u03b3 auto runs at {median(shares.values()):.2f} times the speed of the best fixed \u03b3, in the runs "
+            f"that did not choose it (median of: {each})."
         )
     one_pass = takes_one_pass(about["pair"])
     found = overall(trials, plan, shares_of_limit(limit), one_pass)
@@ -192,7 +204,9 @@ def summary_cells(row: dict[str, Any]) -> list[str]:
         row["category"],
         LaneConfig(row["lane"], row["gamma"]).row.label,
         "" if row["gamma"] is None else str(row["gamma"]),
-        numbers.spread(_values(row, "tokens_per_second"), numbers.rate),
+        (numbers.ends if row["tokens_per_second"] is None else numbers.spread)(
+            _values(row, "tokens_per_second"), numbers.rate
+        ),
         "1" if plain else numbers.times(_values(row, "speedup")),
         "" if plain else numbers.percent(row["latency_reduction"]),
         "" if row["acceptance"] is None else numbers.percent(row["acceptance"]),

@@ -5,9 +5,11 @@ Servers are measured as a whole. The gains of a pair are computed from measured 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from operator import attrgetter
 from statistics import median, median_low
 from typing import Any
 
@@ -21,16 +23,20 @@ COLUMNS = (
     "At once", "server", "tokens/s in all", "speed-up", "ms per token, median", "95th", "first token", "guesses kept",
 )  # fmt: skip
 CAPTION = (
-    "Tokens per second of all calls together, while all of them ran; median of {runs}. Speed-up: the same run's "
-    "tokens/s over those of {plain} (lowest\u2013highest). Per token after the first, and until the first token: over "
-    "all calls. Guesses kept: of all guesses made, by the server's own counters"
+    "Tokens per second of all calls together, while all of them ran. Speed-up: these tokens/s over those of {plain}. "
+    "{shown}Per token after the first, and until the first token: over all calls of the run. Guesses kept: of all "
+    "guesses made in it, by the server's own counters"
 )
+SHOWN = "Of {runs}, a level shows one, that with the median speed-up{fastest} (lowest\u2013highest of all runs). "
+FASTEST = " of the server that is fastest there"
 PAYS = {
     "all": "{server} pays at every load that was measured, up to {most} at once.",
     "some": "{server} pays up to {most} at once.",
     "none": "{server} does not pay at any load that was measured.",
+    "none clearly": "{server} clearly pays at no load that was measured.",
     "here and there": "{server} pays at {most} at once.",
     "unclear": "{server}: no clear difference at {levels} at once.",
+    "too short": "{server}: too few tokens to compare at {levels} at once.",
 }
 VLLM = 'For vLLM: "num_speculative_tokens_per_batch_size": {entries}'
 COMPUTED = (
@@ -78,25 +84,35 @@ VLLM_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class LoadRow:
-    """One server at one level, over all runs. ``gains`` are those over the plain server, run by run."""
+    """One server at one level.
 
-    at_once: int
-    server: str
+    - ``shown``: its run whose figures are shown. All servers of a level show the same one, so that the ratio of two
+      speeds is the speed-up beside them.
+    - ``rates``: tokens per second of all calls together, run by run; ``gains``: those over the plain server's. None for
+      the plain server itself, and where answers are too short for a speed.
+    """
+
+    shown: LoadRun
     rates: tuple[float, ...]
     gains: tuple[float, ...]
-    token_seconds: tuple[float, ...]
-    first_seconds: tuple[float, ...]
-    drafted: int
-    accepted: int
+    gain: float | None  # of the shown run
+
+    @property
+    def at_once(self) -> int:
+        return self.shown.at_once
+
+    @property
+    def server(self) -> str:
+        return self.shown.server
 
     @property
     def rate(self) -> float:
-        return median(self.rates)
+        return self.shown.rate
 
     @property
     def pays(self) -> bool | None:
         """Whether it is faster than the plain server; None where there is no clear difference."""
-        return None if not self.gains or no_clear_difference(self.gains) else median(self.gains) > 1
+        return None if self.gain is None or no_clear_difference(self.gains, self.gain) else self.gain > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,67 +130,89 @@ class LoadGain:
     passes: str = TRANSFORMERS
 
     @property
+    def gain(self) -> float:
+        """That of the median run."""
+        return median_low(self.gains)
+
+    @property
     def pays(self) -> bool | None:
         """Whether it would be faster than plain decoding; None where there is no clear difference."""
-        return None if no_clear_difference(self.gains) else median(self.gains) > 1
+        return None if no_clear_difference(self.gains, self.gain) else self.gain > 1
 
 
-def load_rows(found: Sequence[LoadRun], plain: str) -> list[LoadRow]:
-    """A row for each level and server, in the order of the measurement. ``plain``: the name of the plain server."""
+def load_rows(found: Sequence[LoadRun], servers: Sequence[str]) -> list[LoadRow]:
+    """A row for each level and server, in the order of the measurement. ``servers``: their names, the plain one first.
+
+    Only runs count that every server has. A level without any is left out.
+    """
+    levels: dict[int, dict[int, dict[str, LoadRun]]] = defaultdict(lambda: defaultdict(dict))
+    for each in found:
+        levels[each.at_once][each.run][each.server] = each
     rows = []
-    base = {(run.at_once, run.run): run.rate for run in found if run.server == plain}
-    for at_once, server in dict.fromkeys((run.at_once, run.server) for run in found):
-        runs = [run for run in found if (run.at_once, run.server) == (at_once, server)]
-        gains = [run.rate / known for run in runs if (known := base.get((at_once, run.run)))]
-        counts = [run.counts for run in runs if run.counts]
-        rows.append(
-            LoadRow(
-                at_once=at_once,
-                server=server,
-                rates=tuple(run.rate for run in runs),
-                gains=() if server == plain else tuple(gains),
-                token_seconds=tuple(each for run in runs for each in run.token_seconds),
-                first_seconds=tuple(each for run in runs for each in run.first_seconds),
-                drafted=sum(each.drafted for each in counts),
-                accepted=sum(each.accepted for each in counts),
-            )
-        )
+    for runs in levels.values():
+        if whole := [run for run in runs.values() if len(run) == len(servers)]:
+            rows += _level(whole, servers)
     return rows
 
 
-def load_table(rows: Sequence[LoadRow], plain: str) -> FigureTable:
-    runs = max((len(row.rates) for row in rows), default=0)
-    cells = [
-        (
-            str(row.at_once),
-            row.server,
-            numbers.number(row.rate),
-            numbers.times(row.gains) if row.gains else "",
-            numbers.number(1000 * median(row.token_seconds)) if row.token_seconds else "",
-            numbers.number(1000 * _at(row.token_seconds, 0.95)) if row.token_seconds else "",
-            numbers.seconds(median(row.first_seconds)),
-            numbers.percent(row.accepted / row.drafted) if row.drafted else "",
+def _level(runs: Sequence[Mapping[str, LoadRun]], servers: Sequence[str]) -> list[LoadRow]:
+    """The rows of a level. Each run has every server."""
+    plain, *others = servers
+    timed = [run for run in runs if all(each.rate for each in run.values())]
+    gains = {name: [run[name].rate / run[plain].rate for run in timed] for name in others}
+    shown = 0
+    if timed:
+        runs, fastest = timed, max(gains.values(), key=median_low)
+        shown = fastest.index(median_low(fastest))
+    return [
+        LoadRow(
+            shown=runs[shown][name],
+            rates=tuple(run[name].rate for run in runs),
+            gains=tuple(gains.get(name, ())),
+            gain=gains[name][shown] if gains.get(name) else None,
         )
-        for row in rows
+        for name in servers
     ]
-    caption, figures = CAPTION.format(runs=numbers.runs(runs), plain=plain), range(2, len(COLUMNS))
-    return FigureTable(caption, COLUMNS, cells, figures, minor=COLUMNS[4:])
+
+
+def load_table(rows: Sequence[LoadRow], servers: Sequence[str]) -> FigureTable:
+    """The rows for a person to read. ``servers``: as in ``load_rows``."""
+    runs = max((len(row.rates) for row in rows), default=0)
+    shown = SHOWN.format(runs=numbers.runs(runs), fastest=FASTEST * (len(servers) > 2)) if runs > 1 else ""
+    caption, figures = CAPTION.format(shown=shown, plain=servers[0]), range(2, len(COLUMNS))
+    return FigureTable(caption, COLUMNS, [*map(_cells, rows)], figures, minor=COLUMNS[4:])
+
+
+def _cells(row: LoadRow) -> list[str]:
+    seconds, counts = row.shown.token_seconds, row.shown.counts
+    return [
+        str(row.at_once),
+        row.server,
+        numbers.number(row.rate or None),
+        numbers.times(row.gains, row.gain) if row.gains else "",
+        numbers.number(1000 * median(seconds)) if seconds else "",
+        numbers.number(1000 * _at(seconds, 0.95)) if seconds else "",
+        numbers.seconds(median(row.shown.first_seconds)),
+        numbers.percent(counts.accepted / counts.drafted) if counts and counts.drafted else "",
+    ]
 
 
 def row_record(row: LoadRow) -> dict[str, Any]:
-    """A row as plain numbers: seconds, factors and shares."""
+    """A row as plain numbers: seconds, factors and shares. ``run``: the number of the run that they are of, from 0."""
+    shown, counts = row.shown, row.shown.counts
     return {
         "at_once": row.at_once,
         "server": row.server,
-        "tokens_per_second": row.rate,
-        "speedup": median(row.gains) if row.gains else None,
+        "run": shown.run,
+        "tokens_per_second": row.rate or None,
+        "speedup": row.gain,
         "lowest_speedup": min(row.gains, default=None),
         "highest_speedup": max(row.gains, default=None),
-        "seconds_per_token": median(row.token_seconds) if row.token_seconds else None,
-        "seconds_per_token_95": _at(row.token_seconds, 0.95) if row.token_seconds else None,
-        "first_token_seconds": median(row.first_seconds),
-        "drafted": row.drafted,
-        "accepted": row.accepted,
+        "seconds_per_token": median(shown.token_seconds) if shown.token_seconds else None,
+        "seconds_per_token_95": _at(shown.token_seconds, 0.95) if shown.token_seconds else None,
+        "first_token_seconds": median(shown.first_seconds),
+        "drafted": counts.drafted if counts else None,
+        "accepted": counts.accepted if counts else None,
     }
 
 
@@ -189,7 +227,8 @@ def load_verdict(rows: Sequence[LoadRow], guesses: Mapping[str, int | None]) -> 
     ``guesses``: how many guesses a step of each server makes, 0 for the plain one; None if it does not tell.
     """
     said = []
-    for server in dict.fromkeys(row.server for row in rows if row.gains):
+    plain = rows[0].server if rows else ""
+    for server in dict.fromkeys(row.server for row in rows if row.server != plain):
         said += _pays(server, [row for row in rows if row.server == server])
     if schedule := _schedule(rows, guesses):
         entries = ", ".join(f"[{low}, {high}, {k}]" for low, high, k in schedule)
@@ -210,10 +249,18 @@ def _up_to(rows: Sequence[LoadRow | LoadGain]) -> tuple[str, str]:
 
 
 def _pays(server: str, rows: Sequence[LoadRow]) -> list[str]:
-    kind, most = _up_to(rows)
-    said = [PAYS[kind].format(server=server, most=most)]
-    unclear = [str(row.at_once) for row in rows if row.pays is None]
-    return said + ([PAYS["unclear"].format(server=server, levels=sentences.listed(unclear))] if unclear else [])
+    timed = [row for row in rows if row.gain is not None]
+    unclear = [str(row.at_once) for row in timed if row.pays is None]
+    short = [str(row.at_once) for row in rows if row.gain is None]
+    said = []
+    if len(unclear) < len(timed):
+        kind, most = _up_to(timed)
+        kind = "none clearly" if kind == "none" and unclear else kind
+        said.append(PAYS[kind].format(server=server, most=most))
+    more = {"unclear": unclear, "too short": short}
+    return said + [
+        PAYS[kind].format(server=server, levels=sentences.listed(levels)) for kind, levels in more.items() if levels
+    ]
 
 
 def _schedule(rows: Sequence[LoadRow], guesses: Mapping[str, int | None]) -> list[tuple[int, int, int]]:
@@ -222,9 +269,9 @@ def _schedule(rows: Sequence[LoadRow], guesses: Mapping[str, int | None]) -> lis
     Where none pays, it is the plain one.
     """
     levels = list(dict.fromkeys(row.at_once for row in rows))
-    chosen = [row for row in rows if row.pays or not row.gains]
+    chosen = [row for row in rows if row.pays or row.server == rows[0].server]
     best = [max((row for row in chosen if row.at_once == level), key=lambda row: row.rate) for level in levels]
-    if any(guesses.get(row.server) is None for row in best):
+    if any(guesses.get(row.server) is None or not row.rate for row in best):
         return []
     found: list[tuple[int, int, int]] = []
     for at, (level, row) in enumerate(zip(levels, best, strict=True)):
@@ -267,7 +314,7 @@ def best_gains(gains: Sequence[LoadGain]) -> list[LoadGain]:
     best = []
     for row in _by_load(gains):
         limit = max((gain.limit for gain in row if gain.limit is not None), default=None)
-        best.append(replace(max(row, key=lambda gain: median_low(gain.gains)), limit=limit))
+        best.append(replace(max(row, key=attrgetter("gain")), limit=limit))
     return best
 
 
@@ -296,7 +343,7 @@ def gain_record(gain: LoadGain) -> dict[str, Any]:
         "at_once": gain.at_once,
         "passes": gain.passes,
         "gamma": gain.gamma,
-        "computed_gain": median(gain.gains),
+        "computed_gain": gain.gain,
         "lowest_computed_gain": min(gain.gains),
         "highest_computed_gain": max(gain.gains),
         "computed_gain_at_the_limit": gain.limit,

@@ -44,9 +44,17 @@ def spread(values: Sequence[float], show: Callable[[float], str], middle: float 
     return f"{show(median_low(values) if middle is None else middle)} ({show(min(values))}\u2013{show(max(values))})"
 
 
-def times(factors: Sequence[float]) -> str:
-    """Speed-ups: the median with the lowest and highest."""
-    text = spread(factors, "{:.2f}".format)
+def ends(values: Sequence[float], show: Callable[[float], str]) -> str:
+    """The lowest and the highest value; one value if both look the same."""
+    if not values:
+        return "\u2013"
+    low, high = show(min(values)), show(max(values))
+    return low if low == high else f"{low}\u2013{high}"
+
+
+def times(factors: Sequence[float], middle: float | None = None) -> str:
+    """Speed-ups: one, by default the median, with the lowest and highest."""
+    text = spread(factors, "{:.2f}".format, middle)
     return text.replace(" (", "x (", 1) if "(" in text else text + "x" * bool(factors)
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from specdec.events import Finished, SamplingParams
+from specdec.facts import on_servers
 from specdec.lanes.table import race_configs
 from specdec.measure.metrics import compute_metrics
 from specdec.measure.plan import Trial
@@ -15,7 +16,7 @@ from specdec.measure.result import LaneEvents, written_ids
 from specdec.measure.results.format import About
 from specdec.measure.summary import summary_rows
 from specdec.report import numbers, provenance
-from specdec.report.benchmark import benchmark_table
+from specdec.report.benchmark import benchmark_table, named_rows
 from specdec.report.code_export import race_code
 from specdec.report.code_text import literal
 from specdec.report.figure_table import csv_table, markdown_table
@@ -25,6 +26,9 @@ from specdec.report.verdict import Verdict
 
 # What the JSON has of the verdict: what a program reads, not the texts and tables for the page.
 JUDGED = ("kind", "reason", "doubts", "sentence", "gain", "engine", "speculation", "same", "shown", "warning")
+
+
+SHOWN = "of which figures are those of run {run} (lowest\u2013highest of all)"
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,11 @@ class FinishedRace:
     runs: Sequence[LaneEvents]
     verdict: Verdict
     recorder: Recorder
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each lane with its figures in the shown run, which are those of the verdict."""
+        return summary_rows(self.trials, self.verdict.shown)
 
     @property
     def trials(self) -> list[Trial]:
@@ -94,8 +103,8 @@ def race_json(race: FinishedRace) -> str:
     asked |= {"params": asdict(race.params), "runs": len(race.runs)}
     verdict = {name: getattr(race.verdict, name) for name in JUDGED}
     verdict["notes"] = [asdict(note) for note in race.verdict.notes]
-    trials = race.trials
-    found = {"verdict": verdict, "rows": summary_rows(trials), "trials": [asdict(trial) for trial in trials]}
+    rows = named_rows(race.about, race.rows)
+    found = {"verdict": verdict, "rows": rows, "trials": [asdict(trial) for trial in race.trials]}
     return plain_json(race.about | asked | found, indent=1) + "\n"
 
 
@@ -104,17 +113,18 @@ def race_csv(race: FinishedRace) -> str:
     params = asdict(race.params) | {"stop": literal(race.params.stop) if race.params.stop else ""}
     source = provenance.machine_columns(race.about) | {"prompt": race.prompt, "chat": race.chat}
     source |= params | {"acceptance_rule": race.acceptance}
-    return csv_table([row | source for row in summary_rows(race.trials)])
+    return csv_table([row | source for row in named_rows(race.about, race.rows)])
 
 
 def race_markdown(race: FinishedRace) -> str:
     """The verdict and a table of the lanes, after lines that say what was measured."""
     seed = "" if race.params.greedy else f"seed {race.params.seed}"
     chat = "as a chat message" if race.chat else ""
-    settings = ", ".join(filter(None, [race.verdict.caption, seed, chat, numbers.runs(len(race.runs))]))
+    shown = SHOWN.format(run=1 + (race.verdict.shown or 0)) if len(race.runs) > 1 else ""
+    settings = ", ".join(filter(None, [race.verdict.caption, seed, chat, numbers.runs(len(race.runs)), shown]))
     source = provenance.machine_rows(race.about) | {"Prompt": literal(race.prompt), "Settings": settings}
     head = "".join(f"- {name}: {value}\n" for name, value in source.items())
-    table = markdown_table(benchmark_table(summary_rows(race.trials)))
+    table = markdown_table(benchmark_table(race.rows, on_servers(race.about["pair"])))
     said = "\n\n".join([race.verdict.sentence, *race.verdict.below])
     return f"{head}\n{said}\n\n{table}"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from specdec.errors import InvalidInput
 from specdec.events import FORCED, LOSSLESS, Event, Finished, Round, Started
-from specdec.facts import takes_one_pass
+from specdec.facts import on_servers, takes_one_pass
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig, row_of
 from specdec.measure import metrics
 from specdec.measure.costs import Costs, row_costs
@@ -115,7 +115,7 @@ def race_verdict(
         return _verdict(Judgement(Kind.NO_TOKEN), notes, bool(stopped))
     start = started_of(runs[0][SPECULATIVE])
     found = judge(compared, start.gamma, one_pass=takes_one_pass(start.pair))
-    found = replace(found, on_servers="server" in start.pair)
+    found = replace(found, on_servers=on_servers(start.pair))
     middle = median_run(compared)
     shown = next(at for at, side in sides.items() if side is middle)
     plain, speculative = (list(runs[shown][lane]) for lane in (BASELINE.key, SPECULATIVE))

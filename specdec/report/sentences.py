@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from specdec.engine.policy import CONFIDENCE
+from specdec.lanes.table import ENGINE
 from specdec.report.judge import NOISE, Advice, Doubt, Judgement, Kind, Reason
 from specdec.report.numbers import digits_of, duration, factor, number, percent, runs
 from specdec.report.verdict import Note
@@ -316,6 +317,11 @@ def advice(found: Judgement) -> str:
     return ADVICE[found.advice] if found.advice else ""
 
 
+def plain(servers: bool) -> str:
+    """What the plain lane is called within a sentence."""
+    return "the plain server" if servers else "plain generate"
+
+
 def big(found: Judgement) -> str | None:
     """The large figure beside the headline; None if there is none, or if the difference is not clear.
 
@@ -349,7 +355,7 @@ def kept_and_needed(found: Judgement) -> tuple[str, str]:
 def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str, str]:
     """All figures of a judgement in the format of the sentences."""
     low, high = _ends(found)
-    plain = "the plain server" if found.on_servers else "plain generate"
+    base = plain(found.on_servers)
     alpha, needed = kept_and_needed(found)
     drafting = None if found.c is None or found.draft_passes is None else found.c * found.draft_passes
     rest = None if found.cost is None or drafting is None else found.cost - drafting
@@ -365,9 +371,9 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "round_cost": _cost(found.round_cost), "drafting": number(drafting), "rest": number(rest),
         "overhead": percent(found.overhead), "gamma": str(found.gamma),
         "most": str(found.gamma + 1) if isinstance(found.gamma, int) else "\u2013",
-        "units": "target passes" if found.split else f"tokens of {plain}",
-        "rival": "our loop without a draft" if found.split else plain,
-        "plain": plain, "loop": "the other server" if found.on_servers else "our loop",
+        "units": "target passes" if found.split else f"tokens of {base}",
+        "rival": "our loop without a draft" if found.split else base,
+        "plain": base, "loop": "the other server" if found.on_servers else "our loop",
         "A_guess": "A draft (one pass, whatever its length)" if found.one_pass else "A guess",
         "Drafting": "A draft is one pass, whatever \u03b3 is; it" if found.one_pass else "Drafting a guess",
         "busy": str(found.busy), "share": percent(found.cpu_share), "all_tokens": number(found.tokens_of_all, 2),
@@ -447,7 +453,9 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def policy(gamma: int | str) -> str:
-    """How a draft length is chosen: \u03b3 5, \u03b3 auto, or by confidence."""
+    """How a draft length is chosen: \u03b3 5, \u03b3 auto, by confidence, or by a server that does not tell it."""
+    if gamma == ENGINE:
+        return "draft length not told"
     if isinstance(gamma, str) and gamma.startswith(CONFIDENCE):
         return f"stop below confidence {gamma.removeprefix(CONFIDENCE)}"
     return f"\u03b3 {gamma}"

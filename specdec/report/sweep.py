@@ -24,7 +24,8 @@ from specdec.report.verdict import Note
 from specdec.report.why import why_paragraph
 
 COLUMNS = ("\u03b3", "speed-up", "acceptance", "tokens per pass", "gain over \u03b3 0", "predicted", "c", "v")
-CAPTION = "Each row shows its median run, and the lowest to highest speed-up over plain generate in brackets"
+CAPTION = "Each row shows its median run, and the lowest to highest speed-up over {plain} in brackets"
+OWN_LOOP = ". Gain over \u03b3 0: over that of the same run"
 CHECKED = range(1, 9)  # the draft lengths for the error of the closed form
 # The kinds whose headline gives both shares, and the same without them.
 _ASIDE = {Kind.FASTER: Kind.FASTER_UNSPLIT} | {kind: kind for kind in NOISE}
@@ -82,10 +83,12 @@ def sweep_cells(row: SweepRow, mark: bool) -> list[str]:
     ]
 
 
-def sweep_table(rows: Sequence[SweepRow], best: int | None) -> FigureTable:
-    """The rows for a person to read. ``best`` is the row to mark."""
+def sweep_table(rows: Sequence[SweepRow], best: int | None, servers: bool = False) -> FigureTable:
+    """The rows for a person to read. ``best`` is the row to mark. Servers have no figures of our loop."""
     cells = [sweep_cells(row, at == best) for at, row in enumerate(rows)]
-    return FigureTable(CAPTION, COLUMNS, cells, range(8), marked=best, minor=COLUMNS[4:])
+    caption = CAPTION.format(plain=sentences.plain(servers)) + OWN_LOOP * (not servers)
+    table = FigureTable(caption, COLUMNS, cells, range(8), marked=best, minor=COLUMNS[4:])
+    return table.part(range(len(cells)), slice(0, 4)) if servers else table
 
 
 def theory_note(rows: Sequence[SweepRow]) -> str:

@@ -110,7 +110,7 @@ def details(
     before, after = plain.tokens_per_second, lane.tokens_per_second
     total, guess = metrics.speedup_total(plain, lane), replace(shown, one_pass=found.one_pass).plain_draft_cost
     saved = numbers.percent(found.gain and metrics.latency_reduction(found.gain))
-    tokens = "tokens of the plain server" if found.on_servers else "tokens of plain generate"
+    tokens = f"tokens of {sentences.plain(found.on_servers)}"
     figures = [
         make_figure(
             f"{numbers.rate(before)} \u2192 {numbers.rate(after)}", "tokens/s", "tokens/s, plain \u2192 speculative"

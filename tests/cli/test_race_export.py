@@ -10,6 +10,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+from fakes import byte_tokenizer
+from judged import PAIR, drafting, loop, plain
 from needed import missing_node, require
 from programs import specdec_command
 
@@ -17,12 +19,14 @@ import specdec
 from specdec.cli import run
 from specdec.cli.parsers.run import RACE_FILES
 from specdec.cli.parsers.shared import TABLES
+from specdec.lanes.table import BASELINE, LOOP
 from specdec.measure.result import written_ids
 from specdec.report.benchmark import EXPORTS
 from specdec.report.code_export import race_code
 from specdec.report.compare import COMPARED
-from specdec.report.race_export import RACE_EXPORTS
-from specdec.report.recording import lanes
+from specdec.report.race_export import RACE_EXPORTS, FinishedRace, race_json, race_markdown
+from specdec.report.race_verdict import race_verdict
+from specdec.report.recording import Recorder, lanes
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.race_settings import value_of
 from specdec.ui.script_tables import lane_list
@@ -100,6 +104,30 @@ def test_the_table_has_the_same_figures(exported) -> None:
     text = (exported / "race.md").read_text(encoding="utf-8")
     assert found["verdict"]["sentence"] in text and "temperature 0.8, stop at 'zzz', seed " in text
     assert sum(line.startswith("| given |") for line in text.splitlines()) == len(rows) == len(LANES)
+
+
+def test_the_rows_are_of_the_run_that_the_verdict_shows() -> None:
+    """Our loop's own median run is the second one, whose speed-up would contradict the sentence above the table."""
+    runs = [
+        {BASELINE.key: plain(base), LOOP.key: loop(alone), "speculative": drafting(4, (4,), 0.09, 1.0)}
+        for base, alone in ((2.0, 1.0), (3.0, 2.0))
+    ]
+    about = {
+        "at": 0.0,
+        "pair": PAIR,
+        "machine": {"cpu": "x", "cores": 2, "threads": 1, "device": "cpu"},
+        "versions": {},
+    }
+    race = FinishedRace(
+        load={}, about=about, prompt="a", chat=False, gamma=4, params=specdec.SamplingParams(64), acceptance="lossless",
+        lanes=list(runs[0]), runs=runs, verdict=race_verdict(runs), recorder=Recorder(byte_tokenizer()),
+    )  # fmt: skip
+    verdict, rows = (json.loads(race_json(race))[name] for name in ("verdict", "rows"))
+    assert verdict["shown"] == 0 and verdict["engine"] == pytest.approx(2.0)
+    assert [row["speedup"] for row in rows] == pytest.approx([1.0, verdict["engine"], verdict["gain"]])
+    text = race_markdown(race)
+    assert "2 runs, of which figures are those of run 1 (lowest\u2013highest of all)" in text
+    assert "| given | Our loop, no draft | 0 | 1.0 (0.5\u20131.0) | 2.00x (1.50\u20132.00) |" in text
 
 
 @pytest.mark.full

@@ -34,7 +34,7 @@ from specdec.measure.cached_batch import GraphBatch, LeanBatch, TransformersBatc
 from specdec.measure.load import GRAPH, LEAN, TRANSFORMERS, PassTimes, load_gains, tokens_a_round
 from specdec.measure.prompts import PromptItem
 from specdec.measure.roofline import Rates, weight_bytes, work_of
-from specdec.report.load import COMPUTED, PASSES_SAID, computed_gains, gain_table, gain_verdict
+from specdec.report.load import COMPUTED, PASSES_SAID, LoadGain, computed_gains, gain_record, gain_table, gain_verdict
 
 KEPT = [0.8, 0.5, 0.5]
 
@@ -84,6 +84,13 @@ def test_the_largest_load_at_which_each_length_pays_is_named() -> None:
     assert any("mixture of experts: a token reads 2 of 8" in sentence for sentence in everywhere)
     nowhere = gain_verdict(computed_gains([times(1, 30.0)], None, KEPT), KEPT, None)
     assert "\u03b3 1 does not pay; " in nowhere[0]
+
+
+def test_a_gain_of_two_runs_is_one_figure_everywhere() -> None:
+    """The table, the record and the verdict have the slower of the two, not their mean."""
+    gain = LoadGain(64, 1, 2, (1.3, 1.04), None)
+    assert gain_table([gain]).rows[0][2] == "1.04x (1.04\u20131.30)" and gain_record(gain)["computed_gain"] == 1.04
+    assert gain.pays is None, "4 % is no clear difference in two runs"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice, PromptItem
 from specdec.measure.results.format import Results
-from specdec.report.compare import COLUMNS, compare_results, comparison_cells
+from specdec.report.compare import COLUMNS, compare_results, comparison_cells, records
 
 FAST, SLOW, LOOKUP = LaneConfig("speculative", 4), LaneConfig("speculative", 8), LaneConfig("prompt-lookup", 4)
 ABOUT = {
@@ -44,6 +44,17 @@ def test_a_row_a_lane_at_its_best_length_plain_first() -> None:
     assert told["File"] == "1" and told["Lane"] == "Speculative, \u03b3 4" and told["acceptance"] == "100\u00a0%"
     assert "target (2 layers)" in first["Pair"] and first["Machine"].startswith("A CPU \u00b7 2 cores, 1 thread used")
     assert told["speed-up"] == comparison_cells(found.rows[2])[4] != "1" == comparison_cells(found.rows[0])[4]
+
+
+def test_the_speeds_of_a_file_are_those_of_their_rows_run() -> None:
+    first = results(runs=2)
+    more = {BASELINE: plain(1.0), FAST: drafting(4, (4,), 0.09, 1.0)}
+    trials = [one for one in first.trials if one.lane_config in more]
+    trials += [trial(1, config, events) for config, events in more.items()]
+    compared = compare_results([Results(first.about, first.plan, trials)])
+    before, ours = records(compared, ["x"])
+    assert ours["tokens_per_second"] / ours["plain_tokens_per_second"] == pytest.approx(ours["speedup"])
+    assert comparison_cells(compared.rows[0])[5] == "0.5\u20131.0" and before["tokens_per_second"] is None
 
 
 def test_other_pairs_and_machines_compare_one_to_one() -> None:

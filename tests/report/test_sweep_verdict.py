@@ -316,6 +316,21 @@ def test_rows_are_plain_numbers_by_category_and_over_all(tmp_path) -> None:
     assert summary_cells(table[1])[1:5] == ["Speculative", "4", "159", "1.75x"]
 
 
+def test_a_row_of_several_runs_can_be_checked() -> None:
+    """Its speed over plain's beside it is its speed-up; plain has no run that is chosen, so both ends of its speed."""
+    found = []
+    for run, (base, ours) in enumerate([(100.0, 180.0), (400.0, 500.0), (200.0, 180.0), (100.0, 120.0)]):
+        found += [trial(run, "a", "generate", None, replace(GENERATE, tokens_per_second=base))]
+        found += [trial(run, "a", "speculative", 4, replace(DRAFTED, tokens_per_second=ours))]
+    before, row = summary_rows(found)
+    assert (row["plain_tokens_per_second"], row["tokens_per_second"], row["speedup"]) == (100.0, 120.0, 1.2)
+    assert summary_cells(row)[3:5] == ["120 (120\u2013500)", "1.20x (0.90\u20131.80)"]
+    assert before["tokens_per_second"] is None and summary_cells(before)[3:5] == ["100\u2013400", "1"]
+    shown_before, shown = summary_rows(found, shown=1)
+    assert (shown_before["tokens_per_second"], shown["tokens_per_second"], shown["speedup"]) == (400.0, 500.0, 1.25)
+    assert summary_cells(summary_rows(found[:2])[0])[3] == "100"
+
+
 def test_auto_is_judged_on_other_runs_than_those_that_pick_the_best() -> None:
     found = []
     for run in (0, 1):

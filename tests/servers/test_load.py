@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from statistics import median_low
+
 import pytest
 from servers.table_server import Table, TableServer, serving
 
@@ -9,10 +12,13 @@ from specdec.cli import load as command
 from specdec.cli.parsers import parser_of
 from specdec.errors import InvalidInput
 from specdec.events import SamplingParams
-from specdec.report.load import load_rows, load_table, load_verdict
+from specdec.report.load import load_rows, load_table, load_verdict, row_record
 from specdec.servers.answer import Asked, Counts
 from specdec.servers.lane import connect
 from specdec.servers.load import CALLS_EACH, LoadRun, levels_to, under_load
+from specdec.ui.charts.load import load_figure
+
+BOTH = ("plain", "spec")
 
 
 def run(server: str, at_once: int, number: int, rate: float) -> LoadRun:
@@ -31,18 +37,18 @@ def measured(rates: dict[str, dict[int, float]]) -> list[LoadRun]:
 
 def test_the_largest_load_at_which_speculation_pays_is_named() -> None:
     runs = measured({"plain": {1: 50, 2: 90, 4: 160}, "spec": {1: 100, 2: 120, 4: 100}})
-    rows = load_rows(runs, "plain")
+    rows = load_rows(runs, BOTH)
     said = load_verdict(rows, {"plain": 0, "spec": 5})
     assert said[0] == "spec pays up to 2 at once."
     assert said[1] == 'For vLLM: "num_speculative_tokens_per_batch_size": [[1, 3, 5], [4, 4, 0]]'
-    table = load_table(rows, "plain")
-    assert [row[:2] for row in table.rows] == [(str(n), name) for name in ("plain", "spec") for n in (1, 2, 4)]
-    assert table.rows[3][3].startswith("2.00x") and table.rows[3][7] == "80\u00a0%"
+    table = load_table(rows, BOTH)
+    assert [row[:2] for row in table.rows] == [[str(n), name] for n in (1, 2, 4) for name in BOTH]
+    assert table.rows[1][3].startswith("2.00x") and table.rows[1][7] == "80\u00a0%"
 
 
 def test_servers_with_other_numbers_of_guesses_are_chosen_by_load() -> None:
     runs = measured({"plain": {1: 50, 8: 200}, "k5": {1: 120, 8: 220}, "k2": {1: 90, 8: 260}})
-    said = load_verdict(load_rows(runs, "plain"), {"plain": 0, "k5": 5, "k2": 2})
+    said = load_verdict(load_rows(runs, ("plain", "k5", "k2")), {"plain": 0, "k5": 5, "k2": 2})
     assert "k5 pays at every load that was measured, up to 8 at once." in said
     assert 'For vLLM: "num_speculative_tokens_per_batch_size": [[1, 7, 5], [8, 8, 2]]' in said
 
@@ -50,22 +56,67 @@ def test_servers_with_other_numbers_of_guesses_are_chosen_by_load() -> None:
 def test_a_load_without_clear_difference_is_said() -> None:
     unclear = [run("spec", 2, number, rate) for number, rate in enumerate((80.0, 91.0, 105.0))]
     runs = [*measured({"plain": {1: 50, 2: 90}, "spec": {1: 100}}), *unclear]
-    said = load_verdict(load_rows(runs, "plain"), {"plain": 0, "spec": None})
+    said = load_verdict(load_rows(runs, BOTH), {"plain": 0, "spec": None})
     assert said == ["spec pays up to 1 at once.", "spec: no clear difference at 2 at once."]
-    said = load_verdict(load_rows(runs, "plain"), {"plain": 0, "spec": 5})
+    said = load_verdict(load_rows(runs, BOTH), {"plain": 0, "spec": 5})
     assert 'For vLLM: "num_speculative_tokens_per_batch_size": [[1, 1, 5], [2, 2, 0]]' in said
     nothing = measured({"plain": {1: 50}, "spec": {1: 25}})
-    assert load_verdict(load_rows(nothing, "plain"), {}) == ["spec does not pay at any load that was measured."]
+    assert load_verdict(load_rows(nothing, BOTH), {}) == ["spec does not pay at any load that was measured."]
 
 
 def test_a_load_that_pays_behind_one_that_does_not_is_named_alone() -> None:
     rates = measured({"plain": {1: 50, 2: 90, 4: 160}, "spec": {1: 40, 2: 180, 4: 320}})
-    said = load_verdict(load_rows(rates, "plain"), {"plain": 0, "spec": None})
+    said = load_verdict(load_rows(rates, BOTH), {"plain": 0, "spec": None})
     assert said == ["spec pays at 2 and 4 at once."]
     unclear = [run("spec", 1, number, rate) for number, rate in enumerate((40.0, 50.0, 60.0))]
     runs = [*unclear, *measured({"plain": {1: 50, 2: 90}, "spec": {2: 180}})]
-    said = load_verdict(load_rows(runs, "plain"), {"plain": 0, "spec": None})
+    said = load_verdict(load_rows(runs, BOTH), {"plain": 0, "spec": None})
     assert said == ["spec pays at 2 at once.", "spec: no clear difference at 1 at once."]
+
+
+def test_two_figures_of_a_level_never_contradict() -> None:
+    """Each speed over the plain server's is the speed-up beside it, in the table, the chart and the record."""
+    rng = random.Random(4)
+    for count in (1, 2, 3, 4):
+        for names in (BOTH, ("plain", "k5", "k2")):
+            runs = [run(name, 2, number, rng.uniform(50, 500)) for number in range(count) for name in names]
+            rows = load_rows(runs, names)
+            plain, *others = map(row_record, rows)
+            assert {record["run"] for record in (plain, *others)} == {rows[0].shown.run}
+            for record in others:
+                assert record["tokens_per_second"] / plain["tokens_per_second"] == pytest.approx(record["speedup"])
+                assert record["lowest_speedup"] <= record["speedup"] <= record["highest_speedup"]
+            fastest = max(rows[1:], key=lambda row: median_low(row.gains))
+            assert fastest.gain == median_low(fastest.gains)
+            assert fastest.pays in (None, fastest.gain > 1)
+            told = [
+                [float(cell) for cell in (row[2], row[3].partition("x")[0] or 1)]
+                for row in load_table(rows, names).rows
+            ]
+            assert all(rate / told[0][0] == pytest.approx(gain, abs=0.03) for rate, gain in told)
+            assert [line.y[0] for line in load_figure(rows).data] == [row.rate for row in rows]
+
+
+def test_a_run_that_one_server_lacks_does_not_count() -> None:
+    """While a level is measured the servers do not have the same runs."""
+    runs = [run("plain", 1, 0, 50), run("spec", 1, 0, 60), run("spec", 1, 1, 600), run("plain", 2, 0, 90)]
+    rows = load_rows(runs, BOTH)
+    assert [(row.at_once, row.server, row.rates) for row in rows] == [(1, "plain", (50,)), (1, "spec", (60,))]
+    assert load_rows(runs[:1], BOTH) == []
+
+
+def test_a_load_without_a_speed_is_said() -> None:
+    """Answers of one token have none, and an unclear load is no load at which speculation does not pay."""
+    runs = measured({"plain": {1: 0, 2: 90}, "spec": {1: 0, 2: 91}})
+    rows = load_rows(runs, BOTH)
+    assert load_table(rows, BOTH).rows[1][2:4] == ["\u2013", ""] and row_record(rows[1])["speedup"] is None
+    assert load_verdict(rows, {"plain": 0, "spec": 5}) == [
+        "spec: no clear difference at 2 at once.", "spec: too few tokens to compare at 1 at once.",
+    ]  # fmt: skip
+    losing = measured({"plain": {1: 50, 2: 90}, "spec": {1: 25, 2: 91}})
+    assert load_verdict(load_rows(losing, BOTH), {}) == [
+        "spec clearly pays at no load that was measured.", "spec: no clear difference at 2 at once.",
+    ]  # fmt: skip
 
 
 def test_every_worker_calls_again_and_the_counters_are_read() -> None:

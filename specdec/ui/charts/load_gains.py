@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
-from statistics import median_low
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
@@ -78,7 +77,7 @@ def _add_panel(
         aside = STEP * (number - (len(kinds) - 1) / 2)  # bars at one place would hide each other
         _add_line(figure, line, [values.index(getattr(gain, panel.along)) + aside for gain in line], look, row)
         names.append((panel.name.format(kind), look))
-        ends.append(median_low(line[-1].gains))
+        ends.append(line[-1].gain)
     figure.add_hline(y=1, line={"color": GREY, "width": 1, "dash": "8px,3px"}, row=row, col=1)
     low, top = bounds
     right = len(values) - 0.7
@@ -95,7 +94,7 @@ def _add_panel(
 
 
 def _add_line(figure: go.Figure, line: Sequence[LoadGain], x: Sequence[float], look: dict[str, Any], row: int) -> None:
-    colour, middles = look["color"], [median_low(gain.gains) for gain in line]
+    colour, middles = look["color"], [gain.gain for gain in line]
     figure.add_scatter(
         x=x, y=middles, mode="lines+markers", line={"color": colour, "width": 2}, marker=look,
         error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": colour}

@@ -30,7 +30,7 @@ from specdec.models.pair import Pair, Prompt
 from specdec.report import numbers, sentences
 from specdec.report.figure_table import FigureTable
 from specdec.report.provenance import HERE, Origin
-from specdec.report.sweep import SweepRow, block_note, marked, sweep_rows, sweep_table, theory_note
+from specdec.report.sweep import OWN_LOOP, SweepRow, block_note, marked, sweep_rows, sweep_table, theory_note
 from specdec.ui import html
 from specdec.ui.charts.sweep import sweep_figure
 from specdec.ui.fields import integer, number_field, read_number
@@ -49,8 +49,8 @@ _TAKE_HOME = "import(%s).then((home) => home.mount(element, props, watch));"
 OWN = "The prompt of the race"
 RECORDED = 128  # the fewest tokens for what-if
 TERMS = (
-    "The gain, measured and predicted by theory, is over our loop at \u03b3 0. c is the time of a draft pass and v the "
-    "time to check a round, both in target passes over one token"
+    "The gain, measured and predicted by theory, is over our loop at \u03b3 0 in the same run. c is the time of a "
+    "draft pass and v the time to check a round, both in target passes over one token"
 )
 WHAT_IF = ("Draft length", "tokens per pass", "guesses", "ms per token", "computed gain over \u03b3 0")
 
@@ -210,10 +210,11 @@ def _tables(rows: Sequence[SweepRow], best: int | None) -> str:
     first = fastest([row.summary for row in rows])
     telling = [at for at, row in enumerate(rows) if row.gamma in (0, "auto") or row.summary is first]
     table = sweep_table(rows, best)
-    every = html.table_html(replace(table, caption=f"{table.caption}. {TERMS}"))
+    caption = table.caption.removesuffix(OWN_LOOP)  # in the terms
+    every = html.table_html(replace(table, caption=f"{caption}. {TERMS}"))
     if len(telling) == len(rows):
         return every
-    few = replace(table.part(telling, slice(4)), minor=table.columns[3:4])
+    few = replace(table.part(telling, slice(4)), caption=caption, minor=table.columns[3:4])
     return html.table_html(few) + html.folded("All draft lengths", every)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -93,29 +93,31 @@ class ServerChecks:
         return Job(self._load.name, load_tokens(ask, levels, count), work)
 
     def _measure(self, context: JobContext, ask: ServerRace, levels: list[int], runs: int) -> Iterator[Values]:
-        status, plain = self._load.status, ask.servers[0].name
-        found, charted = None, float("-inf")
+        status, names = self._load.status, [server.name for server in ask.servers]
+        found, shown_at = None, float("-inf")
         yield {status: html.status("Asking both servers once \u2026")}
         for found in load_steps(context, ask, levels, runs, self._limits):
             last, done = found.runs[-1], len(found.runs) / found.planned
             said = html.status(f"{last.at_once} at once, {last.server}: {last.rate:.0f}\u00a0tokens/s", done)
-            if due := time.monotonic() - charted > CHART_EVERY:
-                charted = time.monotonic()
-            yield {status: said} | self._load_values(found, plain, chart=due)
+            values: Values = {}
+            if time.monotonic() - shown_at > CHART_EVERY and (values := self._load_values(found, names)):
+                shown_at = time.monotonic()
+            yield {status: said} | values
         if found is not None:
             ended = len(found.runs) == found.planned
-            yield {status: "" if ended else html.status(STOPPED)} | self._load_values(found, plain, chart=True)
+            yield {status: "" if ended else html.status(STOPPED)} | self._load_values(found, names)
 
-    def _load_values(self, found: LoadSoFar, plain: str, chart: bool) -> Values:
-        """A level without both servers is left out."""
-        rows = load_rows(found.runs, plain)
-        both = [row for row in rows if any(other.at_once == row.at_once and other.gains for other in rows)]
-        if not both:
+    def _load_values(self, found: LoadSoFar, names: Sequence[str]) -> Values:
+        """Verdict, chart and table of the same runs; empty before both servers have one."""
+        rows = load_rows(found.runs, names)
+        if not rows:
             return {}
-        first, *more = [*load_verdict(both, found.guesses), sentences.AT_THE_CLIENT_TOO]
-        told, table = html.verdict_html(first, None, more), html.table_html(load_table(both, plain))
-        plot = {self._load_plot: gr.update(value=drawn(load_figure(both)), visible=True)} if chart else {}
-        return {self._load_verdict: told, self._load_table: table} | plot
+        first, *more = [*load_verdict(rows, found.guesses), sentences.AT_THE_CLIENT_TOO]
+        return {
+            self._load_verdict: html.verdict_html(first, None, more),
+            self._load_plot: gr.update(value=drawn(load_figure(rows)), visible=True),
+            self._load_table: html.table_html(load_table(rows, names)),
+        }
 
     def _text_job(self, *values: Any) -> Job:
         *asked, draws = values

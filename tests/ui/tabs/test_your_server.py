@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 from fakes import random_table, table_pair
 from pairwise import few
@@ -32,6 +33,7 @@ from specdec.ui.jobs.server_checks import load_steps, text_steps
 from specdec.ui.jobs.server_race import ServerRace, look_at, server_stream
 from specdec.ui.page import Page, build
 from specdec.ui.server.launch import serve
+from specdec.ui.tabs.server_checks import ServerChecks
 from specdec.ui.tabs.your_server import ServerTab
 from tests.load.web import Heard, Web, an_address
 
@@ -356,6 +358,17 @@ def test_a_stopped_load_keeps_what_was_measured() -> None:
             stop.set()
         assert found is not None and (found.planned, len(found.runs)) == (8, 1)
         assert not list(text_steps(context_of(stop), ask, 50, LOCAL))
+
+
+def test_the_chart_and_the_table_of_a_load_come_together() -> None:
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        ask = race_of(plain, other, params=SamplingParams(max_new_tokens=12))
+        with gr.Blocks():
+            checks = ServerChecks(LOCAL, lambda *_: ask, [])
+        parts = {checks._load_verdict, checks._load_plot, checks._load_table}
+        updates = list(checks._measure(context_of(), ask, [1, 2], 2))
+    shown = [parts & set(update) for update in updates]
+    assert all(each in (set(), parts) for each in shown) and shown[-1] == parts
 
 
 def test_strangers_make_few_calls_at_once() -> None:
