@@ -182,7 +182,7 @@ def _print_table(
     plan: Plan,
 ) -> None:
     rows = sweep_rows(summarise(found), one_pass=False)  # a server does not tell what a draft costs
-    console.print(terminal_table(sweep_table(rows, marked(rows, found, plan))))
+    console.print(terminal_table(sweep_table(rows, marked(rows, found, plan), servers=True)))
     for server in servers:
         engine = " ".join(filter(None, [server.engine.name, server.version]))
         console.print(f"{server.name}: {configs[server.name].label}, {engine}, model {server.model}", style="dim")

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict  # pydantic reads the standard one from 
 from specdec.engine.policy import Fixed, policy_of
 from specdec.errors import BadSetting, InvalidInput, SpecdecError
 from specdec.events import LOSSLESS, SamplingParams
-from specdec.facts import OPEN, DraftFacts, ModelFacts, PairFacts
+from specdec.facts import OPEN, DraftFacts, ModelFacts, PairFacts, on_servers
 from specdec.measure.prompts import message_of
 from specdec.report.code_grammar import PROCESSOR_IMPORTS, grammar_argument, grammar_option, no_grammar, processor
 from specdec.report.code_text import command, keywords, literal, python, shell_quoted
@@ -139,7 +139,7 @@ def take_home(record: str, expression: Callable[[str, str], str]) -> dict[str, s
     """
     try:
         given = _RUN.validate_json(record, strict=True)
-        if "server" in given["started"]["pair"]:
+        if on_servers(given["started"]["pair"]):
             return {"specdec": server_race(given["settings"], given["started"]["params"])}
         run = _read(given, expression)
     except ValidationError as error:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from specdec.errors import quoted
 from specdec.events import GRAMMAR_NAMES, SamplingParams, Started
-from specdec.facts import DraftFacts, MachineFacts, ModelFacts, PairFacts, ServerFacts
+from specdec.facts import DraftFacts, MachineFacts, ModelFacts, PairFacts, ServerFacts, on_servers
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice
 from specdec.measure.results.format import About
@@ -60,7 +60,7 @@ def provenance_rows(about: About, plan: Plan) -> dict[str, str]:
 
 def machine_rows(about: About) -> dict[str, str]:
     """Pair, machine, versions and day, for a person to read, by name."""
-    if "server" in about["pair"]:
+    if on_servers(about["pair"]):
         machine = {"Server": server_line(about["pair"]["server"]), "Machine": hardware(about["machine"])}
         return machine | {"Times": sentences.AT_THE_CLIENT, "Date": f"{day(about)} (UTC)"}
     return {
@@ -140,7 +140,7 @@ def machine_columns(about: About) -> dict[str, Any]:
     """Pair, machine, versions and day as plain values, one for each column."""
     machine = about["machine"]
     return {
-        "pair": pair_line(about["pair"]),
+        "server" if on_servers(about["pair"]) else "pair": pair_line(about["pair"]),
         **{name: machine.get(name) for name in ("device", "cpu", "gpu")},
         **about["versions"],
         "date": f"{date(about):%Y-%m-%d}",

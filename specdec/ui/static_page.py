@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from specdec.errors import InvalidInput
+from specdec.facts import on_servers
 from specdec.report.provenance import synthetic
-from specdec.report.sentences import capital
+from specdec.report.sentences import capital, plain
 from specdec.report.trace import race_of
 from specdec.ui.script_tables import definitions, lane_list
 
@@ -71,7 +72,7 @@ class Recording:
             "title": RECORDED.get(self.name, ""),
             "sentence": verdict["sentence"],
             "factor": verdict["factor"],
-            "baseline": "the plain server" if "server" in pair else "plain generate",
+            "baseline": plain(on_servers(pair)),
             "synthetic": label and capital(label),
             "about": verdict["about"],
             "runs": verdict["runs"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from programs import specdec_command
 from server_standins import StandIn
@@ -14,3 +16,21 @@ def test_an_answer_stands_apart_from_a_message_and_goes_on_from_a_text(option, b
         ended = specdec_command("servers", *words)
     assert ended.returncode == 0, ended.stderr
     assert f"Once upon{between}, a robot" in ended.stdout
+
+
+def test_a_table_over_prompts_names_the_plain_server(tmp_path) -> None:
+    """No word of a pair on this machine is in what is printed, nor in the files."""
+    prompts, files = tmp_path / "two.jsonl", [tmp_path / f"found.{ending}" for ending in ("json", "csv", "md")]
+    prompts.write_text('{"prompt": "Once upon"}\n{"prompt": "One day"}\n')
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        words = [f"plain={plain.url}", f"fast={other.url}", "--prompts", prompts, "--tokens", "32", "--runs", "2"]
+        ended = specdec_command("servers", *words, "--export", *files)
+    assert ended.returncode == 0, ended.stderr
+    found, rows, table = json.loads(files[0].read_text()), files[1].read_text(), files[2].read_text()
+    assert "over the plain server" in " ".join(ended.stdout.split())
+    assert "the plain server" in found["verdict"]["sentence"]
+    assert {row["lane"] for row in found["rows"]} == {"plain server", "speculative server"}
+    assert rows.splitlines()[1].split(",")[1] == "plain server"
+    for text in (ended.stdout, found["verdict"]["sentence"], rows, table):
+        assert "generate" not in text and "our loop" not in text.lower() and "\u03b3 0" not in text
+    assert "predicted" not in ended.stdout
