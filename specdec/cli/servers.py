@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from specdec.cli.exports import export_race, export_trials
 from specdec.cli.output import STYLES, Output, console_of, legend, prompt_of
 from specdec.cli.parsers.servers import RUNS
-from specdec.cli.parsers.shared import params_of
+from specdec.cli.parsers.shared import TABLES, either, params_of
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Round, SamplingParams
 from specdec.facts import PairFacts
 from specdec.lanes.table import LaneConfig, require_runs
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.prompts import Choice, message_of, read_prompts
+from specdec.measure.prompts import Choice, PromptItem, message_of, read_prompts
 from specdec.measure.result import LaneEvents, started_of
 from specdec.measure.results.format import About
 from specdec.measure.summary import summarise
@@ -44,15 +44,13 @@ def main(arguments: Namespace) -> None:
         params = params_of(arguments)
         if arguments.runs is not None:
             require_runs(arguments.runs)
+        items = _prompts(arguments, rest)  # first, so that wrong words are refused before any server is asked
+        prompt = "" if items else prompt_of(rest[0])
         with connected(named, arguments.model) as servers:
-            if arguments.prompts:
-                if rest:
-                    raise InvalidInput("Give a prompt or --prompts FILE, not both.")
-                written = _measure(console, arguments, servers, params)
+            if items:
+                written = _measure(console, arguments, servers, params, items)
             else:
-                if len(rest) != 1:
-                    raise InvalidInput('Give the prompt as one argument after the servers: plain=URL spec=URL "text".')
-                written = _race(console, arguments, servers, params, prompt_of(rest[0]))
+                written = _race(console, arguments, servers, params, prompt)
     except SpecdecError as error:
         raise refused(error, OPTIONS) from error
     if not written:
@@ -65,6 +63,23 @@ def split(words: Sequence[str]) -> tuple[list[Address], list[str]]:
     servers = [address for address in found if address]
     require_names(servers)
     return servers, [word for word, address in zip(words, found, strict=True) if not address]
+
+
+def _prompts(arguments: Namespace, rest: Sequence[str]) -> list[PromptItem]:
+    """The prompts of a measurement; none for a race, whose prompt is the only word in ``rest``."""
+    if not arguments.prompts:
+        if len(rest) != 1:
+            raise InvalidInput('Give the prompt as one argument after the servers: plain=URL spec=URL "text".')
+        return []
+    if rest:
+        raise InvalidInput("Give a prompt or --prompts FILE, not both.")
+    for path in arguments.export:
+        if path.suffix not in TABLES:
+            raise InvalidInput(
+                f"{path.name} would hold the recording of a race, and over prompts there is none; give a file that "
+                f"ends in {either(TABLES)}."
+            )
+    return read_prompts(arguments.prompts)
 
 
 def asked_of(arguments: Namespace, params: SamplingParams, prompt: str) -> Asked:
@@ -154,10 +169,16 @@ def _about(facts: PairFacts) -> About:
     return {"at": time.time(), "pair": facts, "machine": MACHINE, "versions": {}}
 
 
-def _measure(console: Output, arguments: Namespace, servers: Sequence[Server], params: SamplingParams) -> bool:
+def _measure(
+    console: Output,
+    arguments: Namespace,
+    servers: Sequence[Server],
+    params: SamplingParams,
+    prompts: Sequence[PromptItem],
+) -> bool:
     """Measure over prompts, print the table of the servers by their K, and write the files."""
     choice = Choice(whole_text(arguments.prompts.name), None, arguments.chat)
-    items = tuple(choice.of(read_prompts(arguments.prompts)))
+    items = choice.of(prompts)
     lanes_of(servers)
     first = asked_of(arguments, params, items[0].prompt)
     answers = {server.name: server.ask(first) for server in servers}  # warms them up, and tells K

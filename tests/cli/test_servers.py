@@ -34,3 +34,16 @@ def test_a_table_over_prompts_names_the_plain_server(tmp_path) -> None:
     for text in (ended.stdout, found["verdict"]["sentence"], rows, table):
         assert "generate" not in text and "our loop" not in text.lower() and "\u03b3 0" not in text
     assert "predicted" not in ended.stdout
+
+
+def test_a_recording_over_prompts_is_refused_before_a_server_is_asked(tmp_path) -> None:
+    prompts = tmp_path / "one.jsonl"
+    prompts.write_text('{"prompt": "Once upon"}')
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        words = ["servers", f"plain={plain.url}", f"fast={other.url}", "--prompts", prompts]
+        ended = specdec_command(*words, "--export", tmp_path / "race.jsonl")
+        assert ended.returncode == 1 and "race.jsonl would hold the recording of a race" in ended.stderr
+        assert "ends in .csv, .json or .md." in ended.stderr
+        prompts.write_text("\n")
+        assert "The file has no prompts." in specdec_command(*words).stderr
+        assert not plain.asked and not other.asked

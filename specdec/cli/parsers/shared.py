@@ -162,7 +162,7 @@ def add_export_argument(parser: argparse.ArgumentParser, what: str, endings: tup
         nargs="+",
         default=[],
         metavar="FILE",
-        help=f"files to write {what} to: {_either(endings)}",
+        help=f"files to write {what} to: {either(endings)}",
     )
 
 
@@ -172,7 +172,7 @@ def output_file(endings: tuple[str, ...]) -> Callable[[str], Path]:
     def read(text: str) -> Path:
         path = Path(text)
         if path.suffix not in endings:
-            raise argparse.ArgumentTypeError(f"{text} must end in {_either(endings)}")
+            raise argparse.ArgumentTypeError(f"{text} must end in {either(endings)}")
         if path.is_dir():
             raise argparse.ArgumentTypeError(f"{text} cannot be written, because it is a folder; name a file")
         if not path.parent.is_dir():
@@ -184,7 +184,8 @@ def output_file(endings: tuple[str, ...]) -> Callable[[str], Path]:
     return read
 
 
-def _either(endings: tuple[str, ...]) -> str:
+def either(endings: tuple[str, ...]) -> str:
+    """Endings of files as a part of a sentence."""
     return f"{', '.join(endings[:-1])} or {endings[-1]}"
 
 
