@@ -39,17 +39,17 @@ from specdec.report.load import (
     row_record,
 )
 from specdec.report.recording import plain_json
-from specdec.servers.address import connected, named_address
+from specdec.servers.address import connected, named_addresses
 from specdec.servers.load import LoadRun, levels_to, under_load
 from specdec.servers.race import lanes_of
 
 
 def main(arguments: Namespace) -> None:
     console = console_of(piped=140, highlight=False, soft_wrap=True)
-    measure = _servers if any(map(named_address, arguments.words)) else _pair
     if any(path.suffix == CHART for path in arguments.export):
         imported("specdec.ui.charts.chart_page", "load")  # before anything is measured
     try:
+        measure = _servers if any(named_addresses(arguments.words)) else _pair
         written = measure(console, arguments)
     except SpecdecError as error:
         raise refused(error, OPTIONS) from error

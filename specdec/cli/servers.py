@@ -29,7 +29,7 @@ from specdec.report.race_verdict import SPECULATIVE, race_verdict
 from specdec.report.recording import Recorder
 from specdec.report.sweep import marked, overall, sweep_rows, sweep_table
 from specdec.report.verdict import Verdict, another_run
-from specdec.servers.address import Address, connected, named_address, require_names
+from specdec.servers.address import Address, connected, named_addresses, require_names
 from specdec.servers.answer import Asked
 from specdec.servers.lane import MACHINE, Server
 from specdec.servers.race import against, configs_of, lanes_of, race_on_servers, server_trials
@@ -58,8 +58,8 @@ def main(arguments: Namespace) -> None:
 
 
 def split(words: Sequence[str]) -> tuple[list[Address], list[str]]:
-    """The servers, and the words that name none. Raises ``InvalidInput`` for a name given twice, or fewer than two."""
-    found = [named_address(word) for word in words]
+    """The servers, and the words that name none. Raises ``InvalidInput`` for servers that cannot be compared."""
+    found = named_addresses(words)
     servers = [address for address in found if address]
     require_names(servers)
     return servers, [word for word, address in zip(words, found, strict=True) if not address]

@@ -15,7 +15,7 @@ from specdec.lanes.table import require_runs
 from specdec.measure.result import LaneEvents
 from specdec.report.race_verdict import race_verdict
 from specdec.report.recording import Recorder
-from specdec.servers.address import connected, named_address
+from specdec.servers.address import connected, named_addresses
 from specdec.servers.race import against, lanes_of, race_on_servers
 from specdec.servers.tokens import ServerTokens
 
@@ -25,7 +25,7 @@ def main(arguments: Namespace) -> None:
     try:
         require_runs(arguments.runs)
         params = SamplingParams(max_new_tokens=arguments.tokens, grammar=grammar_of(arguments))
-        measure = _servers if any(map(named_address, arguments.words)) else _pair
+        measure = _servers if any(named_addresses(arguments.words)) else _pair
         runs, text_of = measure(arguments, params)
     except SpecdecError as error:
         raise refused(error, OPTIONS) from error

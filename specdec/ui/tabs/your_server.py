@@ -18,7 +18,7 @@ from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
 from specdec.report import sentences
 from specdec.report.provenance import server_rows
-from specdec.servers.address import Address, require_address
+from specdec.servers.address import Address, require_address, require_names
 from specdec.ui import html
 from specdec.ui.assets import ROUTE
 from specdec.ui.fields import LABELS, integer, message_place, number_field, read_number
@@ -166,6 +166,7 @@ class ServerTab:
         addresses = tuple(
             Address(name, require_address(name, url.strip())) for name, url in (("plain", plain), ("spec", spec))
         )
+        require_names(addresses)
         return (addresses[0], addresses[1]), model.strip() or None
 
     def _asked(self, prompt: Any, tokens: Any, temperature: Any, chat: Any, ignore: Any, *chosen: Any) -> ServerRace:

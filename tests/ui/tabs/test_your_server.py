@@ -15,6 +15,7 @@ import gradio as gr
 import pytest
 from fakes import random_table, table_pair
 from pairwise import few
+from programs import specdec_command
 from server_standins import PROMPT, StandIn
 
 import specdec
@@ -22,7 +23,7 @@ from specdec.cli.parsers import parser_of
 from specdec.errors import InvalidInput
 from specdec.events import SamplingParams
 from specdec.report import recording
-from specdec.servers.address import Address, connected, named_address
+from specdec.servers.address import Address, connected, named_address, named_addresses
 from specdec.servers.client import Client
 from specdec.ui.jobs import server_race
 from specdec.ui.jobs.context import JobContext
@@ -311,6 +312,41 @@ def test_two_servers_or_none_are_named() -> None:
     for servers in ([Address("a", "http://127.0.0.1:1")], [Address("a", "http://127.0.0.1:1")] * 2):
         with pytest.raises(InvalidInput, match="two or more servers|Two servers are called a"):
             build(SimpleNamespace(), PUBLIC, servers=servers)  # type: ignore[arg-type]
+
+
+SECRET = "10.1.2.3:8000"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        f"plain={SECRET}", f"plain={SECRET}/v1", f"plain=ftp://{SECRET}", f"my server=http://{SECRET}",
+        f"{'n' * 41}=http://{SECRET}", f"plain= http://{SECRET}", "plain=localhost:8000", "plain=localhost",
+        "plain=[::1]:8000", f"=http://{SECRET}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["servers", "load", "lossless", "why"])
+def test_a_word_that_is_meant_for_a_server_is_not_taken_for_a_prompt(command, word) -> None:
+    ended = specdec_command(command, word, "spec=http://127.0.0.1:9", "Once upon a time")
+    assert ended.returncode == 1 and "The first word looks like a server" in ended.stderr
+    assert SECRET not in ended.stderr
+    ended = specdec_command(command, word)
+    assert ended.returncode == 1 and "The first word looks like a server" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "prompt", ["def f(x=1):", "a=b", "Solve x=2: what is y?", "See https://a.b/c?d=e", "x = {1:2}"]
+)
+def test_a_prompt_with_an_equals_sign_stays_one(prompt) -> None:
+    assert named_addresses([prompt]) == [None]
+
+
+@pytest.mark.parametrize("command", ["servers", "load", "lossless", "why"])
+def test_one_server_under_two_names_is_refused(command) -> None:
+    """It would be found to write what it writes, and to be as fast as it is."""
+    words = ["plain=http://localhost:9/v1", "spec=http://LOCALHOST:9/", "Once upon a time"]
+    ended = specdec_command(command, *words)
+    assert ended.returncode == 1 and "The servers plain and spec have the same address" in ended.stderr
 
 
 def test_a_client_is_closed_when_a_later_server_does_not_answer(monkeypatch) -> None:
