@@ -23,6 +23,7 @@ from specdec.servers.lane import Server
 from specdec.servers.race import lanes_of
 
 FAULT = 2  # the exit status where a fault was found
+LEAST_DRAWS = 50
 
 
 def main(arguments: Namespace) -> None:
@@ -32,16 +33,26 @@ def main(arguments: Namespace) -> None:
         if len(named) != 2:
             raise InvalidInput("Give two servers: the plain one, and one that speculates.")
         params = params_of(arguments)
+        prompts = [(f"prompt {at}", prompt_of(text)) for at, text in enumerate(rest, start=1)]
+        prompts = prompts or [(item.name, item.prompt) for item in read_prompts(arguments.prompts)]
+        if not params.greedy:
+            _require_samples(rest, arguments.draws)
         with connected(named, arguments.model) as servers:
             lanes_of(servers)
-            prompts = [(f"prompt {at}", prompt_of(text)) for at, text in enumerate(rest, start=1)]
-            prompts = prompts or [(item.name, item.prompt) for item in read_prompts(arguments.prompts)]
             judge = _greedy if params.greedy else _sampled
             fault = judge(console, arguments, servers, params, prompts)
     except SpecdecError as error:
         raise refused(error, OPTIONS) from error
     if fault:
         raise SystemExit(FAULT)
+
+
+def _require_samples(given: Sequence[str], draws: int) -> None:
+    """Raise ``InvalidInput`` for what two samples cannot be drawn from."""
+    if len(given) > 1:
+        raise InvalidInput(f"With a temperature, continuations of one prompt are compared; {len(given)} are given.")
+    if draws < LEAST_DRAWS:
+        raise InvalidInput(f"--draws must be {LEAST_DRAWS} or more, for a difference to be found at all.")
 
 
 def _greedy(
@@ -79,8 +90,6 @@ def _sampled(
     from specdec.measure.detectable import LEVEL
     from specdec.measure.losslessness import compare_samples  # needs torch
 
-    if arguments.draws < 50:
-        raise InvalidInput("--draws must be 50 or more, for a difference to be found at all.")
     seed = secrets.randbits(32) if params.seed is None else params.seed
     asked = asked_of(arguments, replace(params, max_new_tokens=DRAWN_TOKENS), prompts[0][1])
     samples: dict[str, list[Ids]] = {server.name: [] for server in servers}

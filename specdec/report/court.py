@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from specdec.measure.losslessness import SampleComparison
 
 HEADLINES = {
-    "same": "Same text: {other} writes what {plain} writes on all {prompts}.",
+    "same": "Same text: {other} writes what {plain} writes on {prompts}.",
     "near tie": "No fault found: {other} writes what {plain} writes, except at near ties.",
     "batch": "No fault found: {other} differs only where {plain} itself changes its text beside other calls.",
     "unknown": "Undecided: the texts differ, and {plain} does not tell how clear its choice was.",
@@ -42,22 +42,23 @@ SAMPLED = {
 }
 APART = (
     "{draws} continuations of {tokens} tokens each are {found} apart (total variation). Chance alone: {mean} on "
-    "average, and at most {bound} in 999 of 1,000 tests."
+    "average, and at most {bound} in 999 of 1,000 tests. A chi-square test of the same groups decides: {p}."
 )
+DECIDES = {True: "p is {p}, below {level:g}", False: "p is {p}, not below {level:g}"}
 
 
 def court_headline(findings: Sequence[TextFinding], plain: str, other: str) -> str:
     """The gravest verdict over all prompts, in a sentence."""
     worst = next(verdict for verdict in VERDICTS if any(found.verdict == verdict for found in findings))
-    count = len(findings)
-    return HEADLINES[worst].format(plain=plain, other=other, prompts=f"{count} prompt{'s' * (count != 1)}")
+    prompts = "the prompt" if len(findings) == 1 else f"all {len(findings)} prompts"
+    return HEADLINES[worst].format(plain=plain, other=other, prompts=prompts)
 
 
 def court_counts(findings: Sequence[TextFinding]) -> str:
     """How many prompts had which verdict."""
     counts = Counter(found.verdict for found in findings)
     parts = [COUNTED[verdict].format(count=counts[verdict]) for verdict in reversed(VERDICTS) if counts[verdict]]
-    return f"{len(findings)} prompts: {', '.join(parts)}."
+    return f"{len(findings)} prompt{'s' * (len(findings) != 1)}: {', '.join(parts)}."
 
 
 def finding_sentence(found: TextFinding, plain: str, other: str) -> str:
@@ -83,4 +84,5 @@ def sampled_sentences(
         said.append(SEEN.format(detectable=size(found.detectable)))
     sizes = {"found": found.total_variation, "mean": found.noise_mean, "bound": found.noise_bound}
     apart = {name: numbers.number(value, 3) for name, value in sizes.items()}
-    return [*said, APART.format(draws=draws, tokens=tokens, **apart)]
+    p = DECIDES[found.p_value < level].format(p=f"{found.p_value:.2g}", level=level)
+    return [*said, APART.format(draws=draws, tokens=tokens, p=p, **apart)]

@@ -47,3 +47,14 @@ def test_a_recording_over_prompts_is_refused_before_a_server_is_asked(tmp_path) 
         prompts.write_text("\n")
         assert "The file has no prompts." in specdec_command(*words).stderr
         assert not plain.asked and not other.asked
+
+
+def test_two_samples_are_of_one_prompt() -> None:
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        words = ["lossless", f"plain={plain.url}", f"fast={other.url}", "Once upon", "--tokens", "8"]
+        ended = specdec_command(*words, "One day", "--temperature", "0.8")
+        assert ended.returncode == 1 and "continuations of one prompt are compared; 2 are given" in ended.stderr
+        ended = specdec_command(*words, "--temperature", "0.8", "--draws", "49")
+        assert ended.returncode == 1 and "--draws must be 50 or more" in ended.stderr
+        assert not plain.asked and not other.asked
+        assert "1 prompt: 1 the same." in specdec_command(*words).stdout

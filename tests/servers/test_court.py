@@ -97,6 +97,7 @@ def test_samples_of_two_servers_are_compared(fault: str, lossless: bool) -> None
     assert (compared.p_value >= LEVEL) == lossless
     said = sampled_sentences(compared, LEVEL, 400, 4, ("plain", "spec"))
     assert said[0].startswith("No difference found" if lossless else "Not lossless")
+    assert ("not below 0.001." in said[-1]) == lossless, "what decides stands beside the sizes, which do not"
 
 
 def test_settings_that_cannot_be_compared_are_refused() -> None:
