@@ -63,6 +63,8 @@ def test_the_version_needs_no_torch() -> None:
         (["bench", "--export", "table.xlsx"], 2, "table.xlsx must end in .csv, .json or .md"),
         (["check"], 2, "the following arguments are required: target"),
         (["page", "--behind-proxy", "none"], 2, "give how many trusted proxies"),
+        *[(["load", "--seconds", text], 2, f"{text} is no deadline") for text in ("nan", "inf", "0", "-1", "soon")],
+        (["why", "a", "--seconds", "nan"], 2, "nan is no deadline"),
         (["swep"], 1, "Did you mean specdec sweep?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

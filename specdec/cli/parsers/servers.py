@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from pathlib import Path
 
 from specdec.cli.parsers.shared import Parser, add_export_argument, add_grammar_arguments, add_sampling_arguments
 
 SECONDS = 600.0  # the deadline of a call, unless another one is given
+LONGEST = 86_400  # seconds
 RUNS = 3  # of a measurement over prompts
 SERVER_FILES = (".jsonl", ".json", ".csv", ".md")  # the endings of files that hold a race on servers
 
@@ -39,4 +41,18 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     add_grammar_arguments(parser)
     parser.add_argument("--ignore-eos", action="store_true", help="write on after an end-of-text token")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a message of a chat")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"deadline of a call (default {SECONDS:g})")
+    add_deadline(parser)
+
+
+def add_deadline(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seconds", type=_deadline, default=SECONDS, help=f"deadline of a server's call (default {SECONDS:g})"
+    )
+
+
+def _deadline(text: str) -> float:
+    """Read a time in seconds: not a number, or none at all, would be no deadline."""
+    with contextlib.suppress(ValueError):
+        if 0 < (seconds := float(text)) <= LONGEST:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text} is no deadline; give seconds, above 0 and up to {LONGEST:,}")

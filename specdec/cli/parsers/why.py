@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specdec.cli.parsers.servers import SECONDS
+from specdec.cli.parsers.servers import add_deadline
 from specdec.cli.parsers.shared import Parser, add_grammar_arguments, add_pair_arguments, draft_length
 from specdec.report.link_settings import GAMMA, NEW_TOKENS
 
@@ -21,6 +21,6 @@ def why_arguments(parser: Parser) -> None:
     parser.add_argument("--runs", type=int, default=RUNS, help=f"runs of the race (default {RUNS})")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a message of a chat")
     parser.add_argument("--model", help="the model's name in requests to servers; needed where one has several")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"deadline of a server's call ({SECONDS:g})")
+    add_deadline(parser)
     add_grammar_arguments(parser)
     add_pair_arguments(parser)
