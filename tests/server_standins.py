@@ -112,3 +112,18 @@ class StandIn:
             handler.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
             time.sleep(PAUSE)
         handler.wfile.write(b"data: [DONE]\n\n")
+
+
+class Dying(StandIn):
+    """Breaks the connection of every call after the first ``calls`` ones."""
+
+    def __init__(self, calls: int):
+        super().__init__("vllm")
+        self._left = calls
+
+    def _stream(self, handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
+        self._left -= 1
+        if self._left < 0:
+            handler.close_connection = True
+        else:
+            super()._stream(handler, body)

@@ -23,6 +23,7 @@ from specdec.report import provenance, sentences
 from specdec.report.benchmark import terminal_table
 from specdec.report.figure_table import FigureTable, csv_table, markdown_table
 from specdec.report.load import (
+    ENDED,
     GAIN_CHART,
     NO_LIMIT,
     NO_ROOM,
@@ -69,20 +70,30 @@ def _servers(console: Output, arguments: Namespace) -> bool:
         names = list(lanes_of(servers))
         guesses = {server.name: server.ask(asked[0]).most_guesses for server in servers} | {names[0]: 0}
         found: list[LoadRun] = []
-        for run in under_load(servers, asked, levels, arguments.runs):
-            found.append(run)
-            console.print(
-                f"{run.at_once} at once, {run.server}, run {run.run + 1}: {run.rate:.0f} tokens/s", style="dim"
-            )
+        ended: BaseException | None = None
+        try:
+            for run in under_load(servers, asked, levels, arguments.runs):
+                found.append(run)
+                console.print(
+                    f"{run.at_once} at once, {run.server}, run {run.run + 1}: {run.rate:.0f} tokens/s", style="dim"
+                )
+        except (SpecdecError, KeyboardInterrupt) as error:
+            ended = error  # what was measured before it is shown
     rows = load_rows(found, names)
-    table = load_table(rows, names)
+    if ended and not rows:
+        raise ended
+    table, planned = load_table(rows, names), len(levels) * arguments.runs * len(names)
     said, records = load_verdict(rows, guesses), [row_record(row) for row in rows]
-    record = {"rows": records, "runs": [asdict(run) for run in found]}
+    if ended:
+        said.append(ENDED.format(made=len(found), planned=planned))
+    record = {"rows": records, "runs": [asdict(run) for run in found], "planned_runs": planned}
     written = _written(arguments.export, record, records, table, partial(_servers_page, rows, said, table))
     console.print(terminal_table(table))
     for sentence in said:
         console.print(sentence)
     console.print(sentences.AT_THE_CLIENT_TOO, style="dim")
+    if ended:
+        raise ended
     return written
 
 

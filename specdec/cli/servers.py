@@ -187,12 +187,21 @@ def _measure(
     configs = configs_of(servers, guesses)
     plan = Plan(items, tuple(configs.values()), params, arguments.runs or RUNS, choice)
     found: list[Trial] = []
-    for trial in server_trials(servers, plan, configs, arguments.seconds):
-        found.append(trial)
-        console.print(f"{len(found)} of {len(plan)} calls", style="dim")
-    _print_table(console, servers, configs, found, plan)
+    ended: BaseException | None = None
+    try:
+        for trial in server_trials(servers, plan, configs, arguments.seconds):
+            found.append(trial)
+            console.print(f"{len(found)} of {len(plan)} calls", style="dim")
+    except (SpecdecError, KeyboardInterrupt) as error:
+        if not found:
+            raise
+        ended = error  # what was measured before it is shown
     last = servers[-1]
-    return export_trials(arguments.export, _about(last.facts(answers[last.name])), plan, found, None)
+    written = export_trials(arguments.export, _about(last.facts(answers[last.name])), plan, found, None)
+    _print_table(console, servers, configs, found, plan)
+    if ended:
+        raise ended
+    return written
 
 
 def _print_table(

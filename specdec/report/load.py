@@ -38,6 +38,7 @@ PAYS = {
     "unclear": "{server}: no clear difference at {levels} at once.",
     "too short": "{server}: too few tokens to compare at {levels} at once.",
 }
+ENDED = "Ended early: {made} of {planned} measurements were made."
 VLLM = 'For vLLM: "num_speculative_tokens_per_batch_size": {entries}'
 COMPUTED = (
     "These gains are computed from measured passes and this pair's acceptance. They were not measured as a whole. All "

@@ -87,20 +87,31 @@ def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -
     before = server.engine.counted(metrics_of(server.client))
     together = threading.Barrier(at_once)
     uncounted = replace(server, speculation=None)  # the counters are read once for the whole level
+    failed = threading.Event()  # then no worker calls again
 
     def work(worker: int) -> list[_Call]:
         together.wait()
         found = []
         for number in range(CALLS_EACH):
+            if failed.is_set():
+                break
             began = time.perf_counter()
             turn = worker + (run * CALLS_EACH + number) * at_once
-            answer = uncounted.ask(prompts[turn % len(prompts)])
-            require_stream(answer, server.name)
+            try:
+                answer = uncounted.ask(prompts[turn % len(prompts)])
+                require_stream(answer, server.name)
+            except BaseException:
+                failed.set()
+                raise
             found.append(_Call(began, time.perf_counter(), answer))
         return found
 
     with ThreadPoolExecutor(at_once) as pool:
-        by_worker = list(pool.map(work, range(at_once)))
+        try:
+            by_worker = list(pool.map(work, range(at_once)))
+        except BaseException:  # also Ctrl-C, which reaches this thread alone
+            failed.set()
+            raise
     # From the last worker's first token until the first worker has nothing left to do.
     start = max(calls[0].began + calls[0].answer.pieces[0].seconds for calls in by_worker)
     end = min(calls[-1].ended for calls in by_worker)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from programs import specdec_command
-from server_standins import StandIn
+from server_standins import Dying, StandIn
 
 
 @pytest.mark.parametrize(("option", "between"), [([], ""), (["--chat"], "\n\n")])
@@ -58,3 +58,25 @@ def test_two_samples_are_of_one_prompt() -> None:
         assert ended.returncode == 1 and "--draws must be 50 or more" in ended.stderr
         assert not plain.asked and not other.asked
         assert "1 prompt: 1 the same." in specdec_command(*words).stdout
+
+
+def test_what_was_measured_before_a_server_died_is_shown(tmp_path) -> None:
+    """Under load and over prompts: the files and the table have it, then comes the sentence about the server."""
+    prompts, file = tmp_path / "one.jsonl", tmp_path / "found.json"
+    prompts.write_text('{"prompt": "Once upon"}')
+    with StandIn("plain") as plain, Dying(4) as other:
+        words = [f"plain={plain.url}", f"fast={other.url}", "--tokens", "32", "--export", file, "--runs", "9"]
+        ended = specdec_command("load", *words[:-1], "1", "--at-once", "2")
+        assert ended.returncode == 1 and "The server fast broke the connection" in ended.stderr
+        assert "Ended early: 3 of 4 measurements were made." in ended.stdout and "Speed-up" in ended.stdout
+        assert [(row["at_once"], row["server"]) for row in json.loads(file.read_text())["rows"]] == [
+            (1, "plain"), (1, "fast"),
+        ]  # fmt: skip
+        ended = specdec_command("load", *words)
+        assert ended.returncode == 1 and "Speed-up" not in ended.stdout
+    with StandIn("plain") as plain, Dying(4) as other:
+        words[:2] = [f"plain={plain.url}", f"fast={other.url}", "--prompts", prompts]
+        ended = specdec_command("servers", *words)
+        assert ended.returncode == 1 and "The server fast broke the connection" in ended.stderr
+        assert "Each row shows its median run" in " ".join(ended.stdout.split())
+        assert 6 <= len(json.loads(file.read_text())["trials"]) < 18

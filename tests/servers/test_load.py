@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
+from dataclasses import fields
 from statistics import median_low
 
 import pytest
@@ -10,11 +13,11 @@ from servers.table_server import Table, TableServer, serving
 
 from specdec.cli import load as command
 from specdec.cli.parsers import parser_of
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, ServerFailed
 from specdec.events import SamplingParams
 from specdec.report.load import load_rows, load_table, load_verdict, row_record
-from specdec.servers.answer import Asked, Counts
-from specdec.servers.lane import connect
+from specdec.servers.answer import Answer, Asked, Counts
+from specdec.servers.lane import Server, connect
 from specdec.servers.load import CALLS_EACH, LoadRun, levels_to, under_load
 from specdec.ui.charts.load import load_figure
 
@@ -150,3 +153,26 @@ def test_the_command_exports_the_chart_of_the_servers(tmp_path, capsys) -> None:
     text = page.read_text()
     assert "<h1>Servers under load</h1>" in text and "Tokens per second," in text and "at the client" in text
     assert "Tokens per second of all calls together" in capsys.readouterr().out
+
+
+def test_no_worker_calls_again_after_another_one_failed() -> None:
+    prompts = [Asked(text, SamplingParams(max_new_tokens=16, ignore_eos=True), 20.0) for text in "ab"]
+    called, began = [], threading.Event()
+
+    class Failing(Server):
+        def ask(self, asked: Asked) -> Answer:
+            called.append(asked.prompt)
+            if asked.prompt == "b":  # that of the second worker
+                began.wait()
+                raise ServerFailed("It died.")
+            began.set()
+            time.sleep(0.1)
+            return found
+
+    with serving(TableServer(Table())) as (url,):
+        server = connect("plain", url)
+        found = server.ask(prompts[0])
+        failing = Failing(**{field.name: getattr(server, field.name) for field in fields(server)})
+        with server.client, pytest.raises(ServerFailed, match="died"):
+            list(under_load([failing], prompts, [2], 1))
+    assert called.count("a") < CALLS_EACH and called.count("b") == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from specdec.errors import BadSetting, InvalidInput
+from specdec.errors import BadSetting, InvalidInput, SpecdecError
 from specdec.lanes.table import require_runs
 from specdec.measure.detectable import LEVEL
 from specdec.report import sentences
@@ -96,13 +96,18 @@ class ServerChecks:
         status, names = self._load.status, [server.name for server in ask.servers]
         found, shown_at = None, float("-inf")
         yield {status: html.status("Asking both servers once \u2026")}
-        for found in load_steps(context, ask, levels, runs, self._limits):
-            last, done = found.runs[-1], len(found.runs) / found.planned
-            said = html.status(f"{last.at_once} at once, {last.server}: {last.rate:.0f}\u00a0tokens/s", done)
-            values: Values = {}
-            if time.monotonic() - shown_at > CHART_EVERY and (values := self._load_values(found, names)):
-                shown_at = time.monotonic()
-            yield {status: said} | values
+        try:
+            for found in load_steps(context, ask, levels, runs, self._limits):
+                last, done = found.runs[-1], len(found.runs) / found.planned
+                said = html.status(f"{last.at_once} at once, {last.server}: {last.rate:.0f}\u00a0tokens/s", done)
+                values: Values = {}
+                if time.monotonic() - shown_at > CHART_EVERY and (values := self._load_values(found, names)):
+                    shown_at = time.monotonic()
+                yield {status: said} | values
+        except SpecdecError:
+            if found is not None:
+                yield self._load_values(found, names)  # what was measured before it
+            raise
         if found is not None:
             ended = len(found.runs) == found.planned
             yield {status: "" if ended else html.status(STOPPED)} | self._load_values(found, names)

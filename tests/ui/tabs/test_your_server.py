@@ -16,11 +16,11 @@ import pytest
 from fakes import random_table, table_pair
 from pairwise import few
 from programs import specdec_command
-from server_standins import PROMPT, StandIn
+from server_standins import PROMPT, Dying, StandIn
 
 import specdec
 from specdec.cli.parsers import parser_of
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, ServerFailed
 from specdec.events import SamplingParams
 from specdec.report import recording
 from specdec.servers.address import Address, connected, named_address, named_addresses
@@ -396,13 +396,16 @@ def test_a_stopped_load_keeps_what_was_measured() -> None:
         assert not list(text_steps(context_of(stop), ask, 50, LOCAL))
 
 
-def test_the_chart_and_the_table_of_a_load_come_together() -> None:
-    with StandIn("plain") as plain, StandIn("vllm") as other:
+@pytest.mark.parametrize("other", [StandIn("vllm"), Dying(4)], ids=["it lives", "it dies"])
+def test_the_chart_and_the_table_of_a_load_come_together(other) -> None:
+    """Also of what was measured before a server died."""
+    with StandIn("plain") as plain, other:
         ask = race_of(plain, other, params=SamplingParams(max_new_tokens=12))
         with gr.Blocks():
             checks = ServerChecks(LOCAL, lambda *_: ask, [])
-        parts = {checks._load_verdict, checks._load_plot, checks._load_table}
-        updates = list(checks._measure(context_of(), ask, [1, 2], 2))
+        parts, updates = {checks._load_verdict, checks._load_plot, checks._load_table}, []
+        with pytest.raises(ServerFailed) if isinstance(other, Dying) else contextlib.nullcontext():
+            updates.extend(checks._measure(context_of(), ask, [1, 2], 1))
     shown = [parts & set(update) for update in updates]
     assert all(each in (set(), parts) for each in shown) and shown[-1] == parts
 
