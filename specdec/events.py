@@ -58,8 +58,11 @@ class Grammar:
 
     @classmethod
     def json_schema(cls, schema: str | dict[str, Any] | bool) -> Grammar:
-        """The grammar of JSON texts that a schema allows; ``schema`` is JSON, or the value that it stands for."""
-        return cls("json-schema", schema if isinstance(schema, str) else json.dumps(schema, ensure_ascii=False))
+        """The grammar of JSON texts that a schema allows; ``schema`` is JSON, or the value that it stands for.
+
+        Raises ``InvalidInput`` for a value that JSON cannot hold.
+        """
+        return cls("json-schema", schema if isinstance(schema, str) else _json({} if schema is True else schema))
 
     @staticmethod
     def function(allowed: Allowed) -> GrammarFunction:
@@ -90,6 +93,15 @@ class GrammarFunction(Grammar):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return GrammarFunction, (self.allowed,)
+
+
+def _json(schema: Any) -> str:
+    """A schema as JSON, in which two halves of a surrogate pair are the one character that they stand for."""
+    try:
+        text = json.dumps(schema, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadSetting(f"grammar cannot be written as JSON ({error}); give a schema of plain values.") from None
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,29 @@ def test_another_value_is_no_grammar(value) -> None:
     for kind, text in (("gbnf", "a"), ("regex", " "), ("lark", 'start: "\ud800"')):
         with pytest.raises(specdec.InvalidInput, match="the kinds are json-schema, regex, lark|give the text|half of"):
             Grammar(kind, text)  # type: ignore[arg-type]
-    with pytest.raises(specdec.InvalidInput, match="half of a surrogate pair"):
-        specdec.SamplingParams(grammar={"enum": ["\ud83d"]})  # type: ignore[arg-type]
+    for half in ("\ud83d", "\ude00\ud83d", "\ud83d\ude00\ude00"):
+        with pytest.raises(specdec.InvalidInput, match="half of a surrogate pair"):
+            specdec.SamplingParams(grammar={"enum": [half]})  # type: ignore[arg-type]
+
+
+def test_two_halves_of_a_character_are_that_character() -> None:
+    smile = Grammar.json_schema({"enum": ["\U0001f600"], "\U0001f600": 1})
+    assert Grammar.json_schema({"enum": ["\ud83d\ude00"], "\ud83d\ude00": 1}) == smile
+    events = asked({"enum": ["\ud83d\ude00"]})
+    assert byte_tokenizer().decode(specdec.collect(events).token_ids[:-1]) == '"\U0001f600"'
+
+
+def nested(depth: int) -> dict:
+    found: dict = {}
+    for _ in range(depth):
+        found = {"not": found}
+    return found
+
+
+@pytest.mark.parametrize("schema", [{"enum": {1, 2}}, {"maximum": float("nan")}, nested(100_000), {("a",): 1}])
+def test_a_dict_that_json_cannot_hold_is_refused(schema: dict) -> None:
+    with pytest.raises(specdec.InvalidInput, match="grammar cannot be written as JSON .*; give a schema of plain"):
+        specdec.SamplingParams(grammar=schema)  # type: ignore[arg-type]
 
 
 def test_a_grammar_needs_an_end_a_tokenizer_and_the_library(monkeypatch) -> None:
@@ -103,6 +124,7 @@ def test_a_dict_is_a_schema_and_settings_are_plain_values() -> None:
     params = specdec.SamplingParams(grammar=schema)  # type: ignore[arg-type]
     assert params.grammar == Grammar.json_schema(schema) == Grammar("json-schema", '{"enum": ["caf\u00e9"]}')
     assert pickle.loads(pickle.dumps(params)) == params and hash(params)
+    assert Grammar.json_schema(True) == Grammar.json_schema({}), "llguidance reads no true"
     function = specdec.SamplingParams(grammar=len)  # type: ignore[arg-type]
     assert function.grammar == Grammar.function(len) != Grammar.function(max)  # type: ignore[arg-type]
     assert pickle.loads(pickle.dumps(function)) == function and (function.grammar.kind, function.grammar.text) == (
