@@ -21,7 +21,15 @@ from specdec.errors import BadSetting, InvalidInput, SpecdecError
 from specdec.events import LOSSLESS, SamplingParams
 from specdec.facts import OPEN, DraftFacts, ModelFacts, PairFacts, on_servers
 from specdec.measure.prompts import message_of
-from specdec.report.code_grammar import PROCESSOR_IMPORTS, grammar_argument, grammar_option, no_grammar, processor
+from specdec.report.code_grammar import (
+    FREE,
+    OWN_LIBRARY,
+    PROCESSOR_IMPORTS,
+    grammar_argument,
+    grammar_option,
+    no_grammar,
+    processor,
+)
 from specdec.report.code_text import command, keywords, literal, python, shell_quoted
 from specdec.report.engine_flags import (
     LLAMACPP,
@@ -33,7 +41,7 @@ from specdec.report.engine_flags import (
     vllm_config,
 )
 from specdec.report.schema import place
-from specdec.servers.structured import GUIDANCE, llamacpp_grammar, sglang_grammar, vllm_grammar
+from specdec.servers.structured import GUIDANCE, allows_no_text, llamacpp_grammar, sglang_grammar, vllm_grammar
 
 FIXED = 5  # the draft length for tools that cannot choose it themselves
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -419,9 +427,10 @@ def vllm(run: Run) -> str:
         arguments["structured_outputs"] = f"StructuredOutputsParams({keywords(given)})"
         imported += "\nfrom vllm.sampling_params import StructuredOutputsParams"
     further = run.kind == "suffix" and "# vLLM's suffix decoding searches earlier requests too"
+    free = run.params.grammar is not None and allows_no_text(run.params.grammar) and FREE
     lines = [
         f"# {VLLM}",
-        *_remarks("vLLM", run, [further, refused and "# vLLM takes no min_p where it drafts: it is left out"]),
+        *_remarks("vLLM", run, [further, refused and "# vLLM takes no min_p where it drafts: it is left out", free]),
         f"# As a server: vllm serve {shlex.quote(run.target)}{served}",
     ]
     heading, drafts = "\n".join(lines), f"\n    speculative_config={python(config)}," if config else ""
@@ -473,12 +482,14 @@ def sglang(run: Run) -> str:
         except BadSetting:
             return no_grammar(SGLANG, run.params.grammar)
     lookup, model = run.kind == "prompt-lookup", run.kind == "model" and run.sampled
+    own = run.params.grammar is not None and OWN_LIBRARY.format(tool="SGLang")
     penalised = drafts and run.params.repetition_penalty != 1
     more = [
         lookup and "# prompt lookup is NGRAM: it matches more than 3 tokens, and earlier requests",
         model and "# SGLang drafts the likeliest tokens at any temperature; the text is sampled all the same",
         refused and "# SGLang takes no min_p where it drafts: it is left out",
         penalised and "# SGLang leaves a draft's own tokens out of the repetition penalty",
+        own,
     ]
     heading = "\n".join([f"# {SGLANG}", *_remarks("SGLang", run, more)])
     serve = command(f"sglang serve --model-path {shlex.quote(run.target)}", *options)
@@ -507,10 +518,11 @@ def llamacpp(run: Run) -> str:
             fields |= llamacpp_grammar(run.params.grammar)
         except BadSetting:
             return no_grammar(LLAMACPP, run.params.grammar)
+    own = run.params.grammar is not None and OWN_LIBRARY.format(tool="llama.cpp")
     nearest = f"# the nearest to prompt lookup: it matches {lookup_match(run.length)} tokens, no fewer"
     lines = [
         f"# {LLAMACPP}; it reads GGUF files, which its own folder converts",
-        *_remarks("llama.cpp", run, [run.kind == "prompt-lookup" and nearest]),
+        *_remarks("llama.cpp", run, [run.kind == "prompt-lookup" and nearest, own]),
         _gguf(run.target, "target", run.target_facts.get("local", False)),
         *([_gguf(run.draft_name, "draft", run.draft.get("local", False))] if run.kind == "model" else []),
         command("llama-server -m target.gguf", *options),

@@ -9,12 +9,25 @@ token for it, and xgrammar also shorter ones; so greedy texts of the two may dif
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from specdec.errors import BadSetting
 from specdec.events import JSON_STYLE, Grammar
 
 GUIDANCE = {"backend": "guidance"}  # vLLM's setting ``structured_outputs_config``
+# A ``~`` in Lark's notation, after the strings, expressions and comments that may hold one too; ``~ 3`` repeats.
+_COMPLEMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|#[^\n]*|/(?:\\.|[^/\\])+/|(~)(?!\s*\d)')
+
+
+def allows_no_text(grammar: Grammar) -> bool:
+    """Whether a grammar in Lark's notation allows bytes that are no text: with ``~``, or with an option of llguidance.
+
+    llguidance writes special tokens in such bytes, so vLLM allows them too. The lanes on this machine leave them out.
+    """
+    if grammar.kind != "lark":
+        return False
+    return "allow_invalid_utf8" in grammar.text or any(found[1] for found in _COMPLEMENT.finditer(grammar.text))
 
 
 def vllm_grammar(grammar: Grammar) -> dict[str, Any]:

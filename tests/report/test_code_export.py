@@ -349,9 +349,29 @@ def test_each_tool_is_asked_for_the_grammar_in_its_own_words(tmp_path) -> None:
     for tool, field, value in (("SGLang", "json_schema", json.dumps(SCHEMA)), ("llama.cpp", "json_schema", SCHEMA)):
         (call,) = (each for each in commands(codes[tool], tmp_path) if each[0] == "curl")
         assert json.loads(options(call)["-d"])[field] == value
+        assert f"# {tool} reads the grammar with its own library: the text may be another one" in codes[tool]
     codes = codes_of(HUB, {}, {"grammar": {"kind": "lark", "text": 'start: "a"'}})
     assert "SGLang 0.5.23 takes no grammar of this kind: lark" in codes["SGLang"]
     assert "takes no grammar of this kind: lark" in codes["llama.cpp"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("start: A\nA: ~/b/", True),
+        ('start: "a" B\nB: /a\\/~/ & ~/b/', True),
+        ('start: "~" B // ~\nB: /~+\\/~/', False),
+        ('start: "\\"~" # ~\n', False),
+        ('start: "a"~3 "b" ~ 2..4', False),
+        ('start: %json {"enum": ["~"]}', False),
+        ('%llguidance {"allow_invalid_utf8": true}\nstart: /[^a]*/', True),
+    ],
+)
+def test_vllm_s_code_says_where_it_allows_more(text: str, told: bool) -> None:
+    code = codes_of(HUB, {}, {"grammar": {"kind": "lark", "text": text}})["vLLM"]
+    assert ("vLLM also allows special tokens where" in code) == told
+    ast.parse("\n".join(line for line in code.splitlines() if not line.startswith("#")))
+    assert "special tokens" not in codes_of(HUB, {}, {"grammar": {"kind": "regex", "text": "~/"}})["vLLM"]
 
 
 def test_a_function_in_a_recording_gives_no_code() -> None:
