@@ -12,7 +12,17 @@ from operator import mul
 from statistics import fmean
 
 from specdec.errors import InvalidInput
-from specdec.events import LOSSLESS, MAX_GAMMA, DraftToken, Event, Finished, Round, Started, longest_draft
+from specdec.events import (
+    LOSSLESS,
+    MAX_GAMMA,
+    DraftToken,
+    Event,
+    Finished,
+    Round,
+    SamplingParams,
+    Started,
+    longest_draft,
+)
 from specdec.facts import PairFacts, takes_one_pass
 
 LEAST = 8  # known guesses; with fewer nothing is said about a draft, nor about a place in a block
@@ -30,6 +40,14 @@ def recorded_text(events: Sequence[Event]) -> Text:
 def is_block_drafter(facts: PairFacts) -> bool:
     """Whether one pass makes every draft of the pair; in a combination the text makes some of them."""
     return takes_one_pass(facts) and facts["draft"] is not None and facts["draft"]["kind"] != "combined"
+
+
+def require_free_text(params: SamplingParams) -> None:
+    """Raise ``InvalidInput`` for a text that obeys a grammar: it tells nothing of other draft lengths."""
+    if params.grammar is not None:
+        raise InvalidInput(
+            "The text obeys a grammar, and what that forces is drafted too, so other draft lengths must be run."
+        )
 
 
 class Text:
@@ -75,10 +93,7 @@ class Text:
             raise InvalidInput(
                 "The draft was verified as a block: what is kept depends on its length, so other lengths must be run."
             )
-        if about.params.grammar is not None:
-            raise InvalidInput(
-                "The text obeys a grammar, and what that forces is drafted too, so other draft lengths must be run."
-            )
+        require_free_text(about.params)
         method = about.pair["draft"]
         if method and method.get("depends_on_start") and not is_block_drafter(about.pair):
             raise InvalidInput(

@@ -93,6 +93,12 @@ def _grammar(params: SamplingParams) -> str:
     return GRAMMAR_NAMES[params.grammar.kind] + ("" if params.draft_mask else ", which the draft does not obey")
 
 
+def grammar_note(params: SamplingParams) -> str:
+    """A sentence on what the texts of a measurement had to obey; empty if nothing."""
+    obeyed = _grammar(params)
+    return f"Each text obeys {obeyed}." if obeyed else ""
+
+
 def run_settings(started: Started) -> str:
     """The settings of a speculative lane in a few words, without the prompt."""
     params = started.params

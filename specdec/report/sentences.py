@@ -466,9 +466,10 @@ def ahead(jobs: int, left: float | None) -> str:
     return f"{jobs} ahead." if left is None else f"{jobs} ahead, about {duration(left)}."
 
 
-def calls(count: int, tokens: int) -> str:
-    """The work of a measurement: calls that write so many tokens each."""
-    return f"{count:,} call{'s' * (count != 1)} of {tokens:,} tokens"
+def calls(count: int, tokens: int, grammar: str = "") -> str:
+    """The work of a measurement: calls that write so many tokens each, or that ``grammar`` ends earlier."""
+    found = f"{count:,} call{'s' * (count != 1)} of "
+    return f"{found}at most {tokens:,} tokens, whose texts obey {grammar}" if grammar else f"{found}{tokens:,} tokens"
 
 
 def work_ahead(work: str, seconds: float | None) -> str:

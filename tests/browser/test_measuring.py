@@ -16,6 +16,7 @@ from browser.conftest import (
     ENDED,
     FOUND,
     ask,
+    edit,
     go_to,
     open_page,
     quick_self_test,
@@ -25,9 +26,10 @@ from browser.conftest import (
     visit,
     wait_said,
 )
+from specdec.lanes.table import lane_configs
 from specdec.report.losslessness import CHECKS
 from specdec.report.sentences import capital
-from specdec.ui.tabs import lossless, measurement
+from specdec.ui.tabs import best_gamma, lossless, measurement
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -99,6 +101,35 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
     names = page.locator("#sd-gamma-home summary").all_inner_texts()
     assert names == ["specdec", "transformers", "vLLM", "SGLang", "llama.cpp"]
     assert outside == []
+
+
+@pytest.mark.full
+def test_best_gamma_obeys_what_the_race_does_and_a_benchmark_its_own_grammar(page, monkeypatch):
+    """Both say so before and after. What if cannot compute such a text, and says so before it records one."""
+    monkeypatch.setattr(best_gamma, "CONFIGS", lane_configs(("generate", "speculative"), (0, 3)))
+    edit(page)
+    page.check("#sd-grammar input[value=regex]")
+    page.fill("#sd-grammar-text textarea", "[a-z]{33}")
+    go_to(page, "Best gamma")
+    page.wait_for_selector("#sd-gamma-estimate:has-text('whose texts obey a regular expression, as set for the race.')")
+    unfold(page, "#sd-gamma-settings")
+    set_number(page, "gamma-runs", 1)
+    finish(page, "gamma")
+    assert "Each text obeys a regular expression." in page.locator("#sd-gamma-verdict").text_content()
+    page.click("#sd-gamma-whatif button.label-wrap")
+    page.click("#sd-whatif-start")
+    page.wait_for_selector("#sd-whatif-status .sd-error:has-text('other draft lengths must be run')")
+    go_to(page, "Benchmark")
+    unfold(page, "#sd-bench-settings")
+    assert not page.locator("#sd-bench-grammar-text textarea").is_visible()
+    page.fill("#sd-bench-gammas input", "3")
+    page.fill("#sd-bench-first input", "1")
+    set_number(page, "bench-runs", 1)
+    page.check("#sd-bench-grammar input[value=regex]")
+    page.fill("#sd-bench-grammar-text textarea", "[a-z]{34}")
+    page.wait_for_selector("#sd-bench-estimate:has-text('whose texts obey a regular expression.')")
+    finish(page, "bench")
+    assert "greedy), a regular expression" in page.locator("#sd-bench-verdict").text_content()
 
 
 @pytest.mark.full

@@ -158,8 +158,10 @@ def test_too_many_calls_are_refused_before_they_are_counted() -> None:
         (_set("pair", [1] * 60_000), "first line has more than 100,000 bytes"),
         (_set("versions", {str(n): "x" for n in range(20_000)}), "first line has more than 100,000 bytes"),
         (_set("machine.more", {str(n): [n] for n in range(20_000)}), "first line has more than 100,000 bytes"),
+        (_set("params.grammar", {"kind": "regex", "text": "a" * 100_001}), "grammar has more than 100,000 characters"),
+        (_set("params.grammar", {"kind": "a" * 100_001, "text": "a"}), "first line has more than 100,000 bytes"),
     ],
-    ids=["prompts", "pair", "versions", "machine"],
+    ids=["prompts", "pair", "versions", "machine", "grammar", "kind"],
 )
 def test_a_first_line_made_to_hurt_is_refused_before_it_is_validated(change, complaint: str, monkeypatch) -> None:
     found = results()

@@ -32,7 +32,8 @@ from specdec.measure.prompts import LONGEST_NAME, Choice, PromptItem
 VERSION = 4  # of files
 CALLS_OF_LINK = 500  # in a link; without a bound a short one can take minutes to show
 MOST_PROMPTS, MOST_CALLS, MOST_TOKENS = 10_000, 100_000, 1_000_000
-MOST_HEAD = 100_000  # bytes of the first line besides the prompts
+MOST_HEAD = 100_000  # bytes of the first line besides the prompts and the grammar's text
+MOST_GRAMMAR = 100_000  # characters of that text, as in a recording of a race
 MOST_OTHERS = 100  # lines of a file that are no calls; an interrupted measurement leaves one for each process
 SHOWN_OF_DRAFT = {"kind", "text", "name", "layers", "dtype", "agreement", "one_pass", "most_guesses"}
 # Figures of a call that a link leaves out: rates that follow from the others, and what only a file shows.
@@ -120,8 +121,10 @@ def checked_head(found: Any, most: int) -> tuple[About, Plan]:
             raise InvalidInput(f"it has more than {MOST_PROMPTS:,} prompts.")
         if len(prompts) * len(lanes) * runs > most:
             raise InvalidInput(f"it plans more than {most:,} calls.")
-    if len(to_json(found | {"prompts": []})) > MOST_HEAD:
-        raise InvalidInput(f"its first line has more than {MOST_HEAD:,} bytes besides its prompts.")
+    if len(_grammar_text(found)) > MOST_GRAMMAR:
+        raise InvalidInput(f"its grammar has more than {MOST_GRAMMAR:,} characters.")
+    if len(to_json(found | {"prompts": []})) - len(to_json(_grammar_text(found))) > MOST_HEAD:
+        raise InvalidInput(f"its first line has more than {MOST_HEAD:,} bytes besides its prompts and its grammar.")
     try:
         head = HEAD.validate_json(to_json(found), strict=True)  # validated as JSON, because a tuple is a list there
     except ValidationError as error:
@@ -140,6 +143,14 @@ def checked_head(found: Any, most: int) -> tuple[About, Plan]:
         "versions": head["versions"],
     }
     return about, Plan(tuple(head["prompts"]), configs, head["params"], head["runs"], head["chosen"])
+
+
+def _grammar_text(head: dict[str, Any]) -> str:
+    """The grammar's text in a first line that is not validated yet; empty if there is none."""
+    match head.get("params"):
+        case {"grammar": {"text": str(text)}}:
+            return text
+    return ""
 
 
 def figures_only(results: Results) -> str:
@@ -173,7 +184,12 @@ def _shown_head(results: Results) -> dict[str, Any]:
     """The first line without the prompts' texts and other values that are not shown."""
     plan = results.plan
     prompts = [{"name": item.name, "category": item.category, "prompt": ""} for item in plan.prompts]
-    params = {"max_new_tokens": plan.params.max_new_tokens, "temperature": float(plan.params.temperature)}
+    params: dict[str, Any] = {
+        "max_new_tokens": plan.params.max_new_tokens,
+        "temperature": float(plan.params.temperature),
+    }
+    if plan.params.grammar is not None:
+        params["grammar"] = asdict(plan.params.grammar)
     head: dict[str, Any] = {"version": VERSION, **results.about, "pair": _shown_pair(results.about["pair"])}
     head |= {"prompts": prompts, "configs": plan.configs, "runs": plan.runs, "chosen": plan.chosen, "params": params}
     found = HEAD.validate_json(to_json(head), strict=True)

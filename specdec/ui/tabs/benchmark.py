@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -12,7 +11,6 @@ import gradio as gr
 
 from specdec.engine.policy import gamma_of
 from specdec.errors import InvalidInput, SpecdecError, quoted
-from specdec.events import SamplingParams
 from specdec.lanes.table import LANES, Lane, LaneConfig, lane_configs
 from specdec.measure.metrics import pool
 from specdec.measure.plan import Plan, Trial
@@ -25,14 +23,24 @@ from specdec.report.provenance import HERE, Origin, plan_settings
 from specdec.report.tables import by_place
 from specdec.ui import html
 from specdec.ui.charts.benchmark import benchmark_figure
-from specdec.ui.fields import LABELS, integer, number_field, read_number, whole_or_none
+from specdec.ui.fields import LABELS, integer, number_field, whole_or_none
 from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
 from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done
 from specdec.ui.tabs.compare import ComparePanel
-from specdec.ui.tabs.measurement import Buttons, Measurement, ResultPanel, Values, settings_fold, sizes
+from specdec.ui.tabs.grammar_field import grammar_fields, grammar_named
+from specdec.ui.tabs.measurement import (
+    Buttons,
+    Measurement,
+    ResultPanel,
+    Values,
+    logged,
+    measured_params,
+    settings_fold,
+    sizes,
+)
 from specdec.ui.tabs.results_io import Opening, kept_results
 
 LEDE = "Compares methods over many prompts. Draft length \u03b3: guesses per round."
@@ -76,7 +84,9 @@ class BenchTab:
                     0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-bench-temperature"
                 )
                 self.chat = gr.Checkbox(label="Chat", elem_id="sd-bench-chat")
-                self._sizes, self._settings = [*sized, first], [*sized, first, temperature, self.chat]
+            kind, grammar = grammar_fields("sd-bench-grammar")
+            self._sizes = [*sized, first, kind]
+            self._settings = [*sized, first, temperature, self.chat, kind, grammar]
         # The categories of the prompts, so that the estimate need not read the prompt set again.
         self._categories = gr.State([item.category for item in read_prompts(EXAMPLES)])
         self._findings = ResultPanel("bench")
@@ -118,20 +128,20 @@ class BenchTab:
         first: str | None,
         temperature: float | None,
         chat: bool,
+        kind: str | None,
+        grammar: str | None,
     ) -> Job:
         own, before = chosen(prompts, self._limits), chosen(earlier, self._limits)
         many = whole_or_none(FIRST, first)
         choice = Choice(own.name if own else NAME, many, bool(chat))
-        params = SamplingParams(
-            integer("New tokens", tokens), read_number("Temperature", temperature), seed=0, ignore_eos=True
-        )
+        params = measured_params(tokens, temperature, kind, grammar)
         items = choice.of(parse_prompts(own.text) if own else read_prompts(EXAMPLES))
         plan = Plan(items, _configs(lanes, gammas), params, integer("Runs", runs), choice)
-        self._limits.take(plan.params.max_new_tokens, plan.runs, len(plan.prompts))
+        self._limits.take(params.max_new_tokens, plan.runs, len(plan.prompts), grammar=params.grammar)
         asked = {"prompts": len(plan.prompts), "runs": plan.runs, "lanes": lanes, "gammas": gammas}
         asked |= {"first": many, "chat": choice.chat}
         work = partial(self._measure, plan=plan, before=before)
-        return Job(self._buttons.name, plan.tokens, work, asked | asdict(plan.params))
+        return Job(self._buttons.name, plan.tokens, work, asked | logged(params))
 
     def _measure(self, context: JobContext, plan: Plan, before: TextFile | None) -> Iterator[Values]:
         measured = Measurement(context, plan, self._limits, before)
@@ -166,12 +176,13 @@ def _size(
     tokens: float | None,
     runs: float | None,
     first: str | None,
+    kind: str | None,
 ) -> tuple[str, int, int]:
     """The work of a benchmark with these values, for ``Buttons.estimate``."""
     many = whole_or_none(FIRST, first)
     prompts = sum(min(found, many or found) for found in Counter(categories).values())
     count, length = prompts * len(_configs(lanes, gammas)) * integer("Runs", runs), integer("New tokens", tokens)
-    return sentences.calls(count, length), count, length
+    return sentences.calls(count, length, grammar_named(kind)), count, length
 
 
 def _tables(trials: Sequence[Trial]) -> str:

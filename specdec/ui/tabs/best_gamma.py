@@ -20,6 +20,7 @@ from specdec.lanes.decoding_thread import Batches, driven
 from specdec.measure.costs import Costs
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
+from specdec.measure.recorded_text import require_free_text
 from specdec.measure.results.format import Results
 from specdec.measure.summary import fastest, share_of, summarise
 from specdec.measure.sweep import CONFIGS, NEW_TOKENS, RUNS, within
@@ -27,20 +28,30 @@ from specdec.measure.task import Task
 from specdec.measure.trials import INTERVAL
 from specdec.measure.whatif import ORACLE, Calibration, PredictedRun, what_if
 from specdec.models.pair import Pair, Prompt
-from specdec.report import numbers, sentences
+from specdec.report import numbers, provenance, sentences
 from specdec.report.figure_table import FigureTable
 from specdec.report.provenance import HERE, Origin
 from specdec.report.sweep import OWN_LOOP, SweepRow, block_note, marked, sweep_rows, sweep_table, theory_note
 from specdec.ui import html
 from specdec.ui.charts.sweep import sweep_figure
-from specdec.ui.fields import integer, number_field, read_number
+from specdec.ui.fields import integer, number_field
 from specdec.ui.files import file_buttons, offered
 from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.race_stream import enforce_limits
 from specdec.ui.tabs.code import code_answer
-from specdec.ui.tabs.measurement import Buttons, Measurement, ResultPanel, Values, settings_fold, sizes
+from specdec.ui.tabs.grammar_field import grammar_named
+from specdec.ui.tabs.measurement import (
+    Buttons,
+    Measurement,
+    ResultPanel,
+    Values,
+    logged,
+    measured_params,
+    settings_fold,
+    sizes,
+)
 from specdec.ui.tabs.race_form import RaceForm
 from specdec.ui.tabs.results_io import Opening, kept_results
 
@@ -67,7 +78,7 @@ class GammaTab:
             '<p class="sd-lede">Measures every draft length \u03b3 (guesses per round), and names the fastest.</p>',
             apply_default_css=False,
         )
-        self._prompt, self._chat = ask.prompt, ask.chat
+        self._prompt, self._chat, self._grammar = ask.prompt, ask.chat, [ask.grammar, ask.grammar_text]
         self._opening = Opening("sweep", scripts["results"], jobs, kept_results("sweep"))
         self._buttons = Buttons("Find the best \u03b3", "gamma", self._opening.button)
         with settings_fold("gamma"):
@@ -101,14 +112,14 @@ class GammaTab:
             self.race_it = gr.Button("Race it", visible=False, elem_id="sd-whatif-race")
 
     def wire(self, tab: gr.Tab, address: gr.HTML, named: Callable[[], Values]) -> None:
-        asked = [self._prompt, self._chat, self._chosen, self._tokens, self._runs, self._temperature]
+        asked = [self._prompt, self._chat, self._chosen, self._tokens, self._runs, self._temperature, *self._grammar]
         cleared = self._findings.cleared | {self._home: gr.update(visible=False), self._lines: ""}
         cleared |= {self._files: None, self._link: None}
         self._buttons.wire(self._jobs, self._sweep_job, asked, cleared, named)
         self._opening.wire(tab, address, self._buttons.status, cleared, self._finished)
-        sized = [self._chosen, self._tokens, self._runs]
+        sized = [self._chosen, self._tokens, self._runs, self._grammar[0]]
         self._buttons.estimate(self._jobs, tab, sized, _size)
-        given = [self._prompt, self._chat, self._chosen, self._tokens, self._temperature]
+        given = [self._prompt, self._chat, self._chosen, self._tokens, self._temperature, *self._grammar]
         cleared = {self._outcomes: "", self.best: "", self.race_it: gr.update(visible=False)}
         self._record.wire(self._jobs, self._what_if_job, given, cleared, named)
 
@@ -119,11 +130,20 @@ class GammaTab:
         return (*own, *(item for name, item in self._examples.items() if name in chosen))
 
     def _sweep_job(
-        self, prompt: str, chat: bool, chosen: list[str], tokens: float, runs: float, temperature: float
+        self,
+        prompt: str,
+        chat: bool,
+        chosen: list[str],
+        tokens: float,
+        runs: float,
+        temperature: float,
+        kind: str | None,
+        grammar: str | None,
     ) -> Job:
-        plan = Plan(self._items(prompt, chat, chosen), CONFIGS, _params(tokens, temperature), integer("Runs", runs))
-        self._limits.take(plan.params.max_new_tokens, plan.runs)
-        settings = {"prompts": len(plan.prompts), "runs": plan.runs} | asdict(plan.params)
+        params = measured_params(tokens, temperature, kind, grammar)
+        plan = Plan(self._items(prompt, chat, chosen), CONFIGS, params, integer("Runs", runs))
+        self._limits.take(params.max_new_tokens, plan.runs, grammar=params.grammar)
+        settings = {"prompts": len(plan.prompts), "runs": plan.runs} | logged(params)
         return Job(self._buttons.name, plan.tokens, partial(self._sweep, plan=plan), settings)
 
     def _sweep(self, context: JobContext, plan: Plan) -> Iterator[Values]:
@@ -146,7 +166,7 @@ class GammaTab:
         if rows:
             longest = max((gamma for _, gamma in plan.configs if isinstance(gamma, int)), default=0)
             figure = sweep_figure(rows, None if best is None else rows[best], longest, takes_one_pass(facts))
-        notes = filter(None, [block_note(facts), theory_note(rows)])
+        notes = filter(None, [provenance.grammar_note(plan.params), block_note(facts), theory_note(rows)])
         return self._findings.show(results, origin, _tables(rows, best) if rows else "", figure, notes)
 
     def _finished(self, results: Results, origin: Origin) -> Values:
@@ -176,8 +196,19 @@ class GammaTab:
         }
         return shown | self._findings.explain(results)
 
-    def _what_if_job(self, prompt: str, chat: bool, chosen: list[str], tokens: float, temperature: float) -> Job:
-        params, item = _params(tokens, temperature), self._items(prompt, chat, chosen)[0]
+    def _what_if_job(
+        self,
+        prompt: str,
+        chat: bool,
+        chosen: list[str],
+        tokens: float,
+        temperature: float,
+        kind: str | None,
+        grammar: str | None,
+    ) -> Job:
+        params = measured_params(tokens, temperature, kind, grammar)
+        require_free_text(params)  # before it is recorded
+        item = self._items(prompt, chat, chosen)[0]
         # With fewer tokens not all draft lengths are measured.
         params = replace(params, max_new_tokens=min(max(RECORDED, params.max_new_tokens), self._limits.new_tokens))
         work = partial(self._what_if, item=item, params=params)
@@ -223,16 +254,11 @@ def _recorded(pair: Pair, prompt: Prompt, params: SamplingParams, seconds: float
     return driven(speculative(pair, prompt, gamma=Calibration(), params=params), INTERVAL, seconds)
 
 
-def _params(tokens: float | None, temperature: float | None) -> SamplingParams:
-    return SamplingParams(
-        integer("New tokens", tokens), read_number("Temperature", temperature), seed=0, ignore_eos=True
-    )
-
-
-def _size(chosen: Sequence[str], tokens: float, runs: float) -> tuple[str, int, int]:
-    """The work of a sweep with these values, for ``Buttons.estimate``."""
+def _size(chosen: Sequence[str], tokens: float, runs: float, kind: str | None) -> tuple[str, int, int]:
+    """The work of a sweep with these values, for ``Buttons.estimate``. ``kind``: of the race's grammar."""
     count, length = len(CONFIGS) * len(chosen) * integer("Runs", runs), integer("New tokens", tokens)
-    return sentences.calls(count, length), count, length
+    obeyed = grammar_named(kind)
+    return sentences.calls(count, length, obeyed and f"{obeyed}, as set for the race"), count, length
 
 
 def fastest_outcome(outcomes: Sequence[PredictedRun]) -> PredictedRun:

@@ -53,7 +53,8 @@ METHOD = (
     "draws many short continuations of one prompt with plain generate and with the lane to test, and compares the two "
     "samples. A third sample, with lossy top-k acceptance, shows that the test can detect a difference. A lane that "
     "records its probabilities also writes longer texts, and each step of them is tested: whether p is the target's "
-    "distribution, and whether guesses, acceptance and corrections follow p and q."
+    "distribution, and whether guesses, acceptance and corrections follow p and q. Prompt and settings are the test's "
+    "own: what the form of the race holds has no effect, and the texts obey no grammar."
 )
 DRAWS, DRAWS_PUBLIC = 500, 200  # of each sample, unless somebody chooses another number
 LOOK_AT = (

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, closing
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ import gradio as gr
 import plotly.graph_objects as go
 
 from specdec.errors import SpecdecError, with_names
+from specdec.events import SamplingParams
 from specdec.facts import takes_one_pass
 from specdec.measure.kept import Begun, kept_trials
 from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
@@ -29,7 +31,7 @@ from specdec.report.why import why_figures
 from specdec.ui import html
 from specdec.ui.charts.drawn import drawn, figure_place
 from specdec.ui.charts.figures import waterfall_figure
-from specdec.ui.fields import LABELS, message_place, number_field
+from specdec.ui.fields import LABELS, integer, message_place, number_field, read_number
 from specdec.ui.files import TextFile
 from specdec.ui.jobs.context import Cancelled, Job, JobContext, QueuePosition
 from specdec.ui.jobs.limits import Limits
@@ -37,6 +39,7 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.race_stream import enforce_limits
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done, followed
 from specdec.ui.tabs.cost_map import CostMap
+from specdec.ui.tabs.grammar_field import grammar_from_fields
 
 Values = dict[Any, Any]  # by component
 CHART_EVERY = 2.0  # the least seconds between two results that a running measurement shows
@@ -190,6 +193,23 @@ class ResultPanel:
 
 def _judged(results: Results) -> Overall:
     return overall(results.trials, results.plan, one_pass=takes_one_pass(results.about["pair"]))
+
+
+def measured_params(
+    tokens: float | None, temperature: float | None, kind: str | None, grammar: str | None
+) -> SamplingParams:
+    """The settings of a measurement, whose texts have all their tokens unless a grammar ends them.
+
+    ``kind`` and ``grammar``: the values of ``grammar_fields``. Raises ``InvalidInput``.
+    """
+    obeyed = grammar_from_fields(kind, grammar)
+    length, heat = integer("New tokens", tokens), read_number("Temperature", temperature)
+    return SamplingParams(length, heat, seed=0, ignore_eos=obeyed is None, grammar=obeyed)
+
+
+def logged(params: SamplingParams) -> dict[str, Any]:
+    """The settings for the log, of a grammar the kind only."""
+    return asdict(params) | {"grammar": params.grammar and params.grammar.kind}
 
 
 def settings_fold(name: str) -> gr.Accordion:

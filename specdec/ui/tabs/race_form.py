@@ -9,17 +9,17 @@ import gradio as gr
 
 from specdec.engine.policy import CONFIDENCE, ConfidenceStop
 from specdec.errors import InvalidInput, SpecdecError, quoted
-from specdec.events import GRAMMAR_KINDS, GRAMMAR_NAMES, MAX_GAMMA
+from specdec.events import MAX_GAMMA
 from specdec.lanes.table import LANES
-from specdec.report.link_settings import DEFAULTS, GAMMA, PARAMS, grammar_in
+from specdec.report.link_settings import DEFAULTS, GAMMA, PARAMS
 from specdec.ui.fields import LABELS, number_field, read_number
 from specdec.ui.jobs import startup
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.race_settings import SWITCHES, RaceSettings, clause, exact, from_values, value_of
 from specdec.ui.jobs.submit import INTERNAL
+from specdec.ui.tabs.grammar_field import grammar_fields, grammar_from_fields
 
 FIXED, AUTO, STOP = "fixed", "auto", "confidence"  # how the draft length is chosen
-_GRAMMARS = [("nothing", ""), *((GRAMMAR_NAMES[kind], kind) for kind in GRAMMAR_KINDS)]
 _CHOICES = [("fixed", FIXED), ("auto (each round)", AUTO), ("stop below confidence", STOP)]
 LEAST_CONFIDENCE = 0.4
 
@@ -87,11 +87,8 @@ class RaceForm:
         self.chat = gr.Checkbox(label="Chat", elem_id="sd-chat")
 
     def grammar_fields(self) -> None:
-        """What the text must obey. The field of its text shows where a kind is chosen (``page.css``)."""
-        self.grammar = gr.Radio(_GRAMMARS, value="", label=LABELS["grammar"], elem_id="sd-grammar")
-        self.grammar_text = gr.Textbox(
-            "", label="Schema, expression or grammar", lines=6, max_lines=12, elem_id="sd-grammar-text"
-        )
+        """What the text must obey."""
+        self.grammar, self.grammar_text = grammar_fields("sd-grammar")
 
     @property
     def lengths(self) -> list[Any]:
@@ -139,8 +136,7 @@ class RaceForm:
         given |= {name: read_number(label, given[name]) for name, label in numbers.items()}
         given |= {name: _whole_text(given[name]) for name in ("seed", "accept_top_k")}
         given["seed"] = exact(given["seed"])
-        kind, text = given["grammar"] or "", given.pop("grammar_text") or ""
-        given["grammar"] = grammar_in(f"{kind}:{text}" if kind else "")
+        given["grammar"] = grammar_from_fields(given["grammar"], given.pop("grammar_text"))
         return from_values(given | {"prompt": given["prompt"] or ""})
 
     def restore(self, link: dict[str, Any], chat: bool) -> tuple[list[Any], dict[str, str]]:

@@ -144,10 +144,14 @@ def test_what_a_measurement_takes_is_said_in_words() -> None:
 
 
 def test_what_there_is_to_do_follows_the_fields() -> None:
-    assert best_gamma._size(["Story", "Digits"], 64, 3) == ("114 calls of 64 tokens", 19 * 2 * 3, 64)
-    assert benchmark._size(["a", "a", "b"], [], "3 5", 64, 3, "") == ("36 calls of 64 tokens", 3 * 4 * 3, 64)
-    assert benchmark._size(["a", "a", "b"], [], "3 5", 64, 3, "1") == ("24 calls of 64 tokens", 2 * 4 * 3, 64)
-    for fields in ((["a"], [], "soon", 64, 3, ""), (["a"], [], "3", None, 3, ""), (["a"], [], "3", 64, 0.5, "")):
+    assert best_gamma._size(["Story", "Digits"], 64, 3, "") == ("114 calls of 64 tokens", 19 * 2 * 3, 64)
+    assert benchmark._size(["a", "a", "b"], [], "3 5", 64, 3, "", "") == ("36 calls of 64 tokens", 3 * 4 * 3, 64)
+    assert benchmark._size(["a", "a", "b"], [], "3 5", 64, 3, "1", "") == ("24 calls of 64 tokens", 2 * 4 * 3, 64)
+    for fields in (
+        (["a"], [], "soon", 64, 3, "", ""),
+        (["a"], [], "3", None, 3, "", ""),
+        (["a"], [], "3", 64, 0.5, "", ""),
+    ):
         with pytest.raises(InvalidInput):
             benchmark._size(*fields)
 
