@@ -59,15 +59,16 @@ def gains_table(rows: Sequence[dict[str, Any]]) -> FigureTable | None:
     if len(gains) < 2 or not lanes:
         return None
     cells = [
-        [category, *(numbers.times_or_none(found.get(config)) for config in lanes)] for category, found in gains.items()
+        [category, *(numbers.speedups([found[config]] if config in found else []) for config in lanes)]
+        for category, found in gains.items()
     ]
-    columns = ["Category", *map(_short, lanes)]
+    columns = ["Category", *map(short_name, lanes)]
     caption = "Median speed-up over plain generate in each category of prompts. No draft: our loop alone"
     return FigureTable(caption, columns, cells, range(1, len(columns)))
 
 
-def _short(config: LaneConfig) -> str:
-    """The name of a lane as the head of a narrow column."""
+def short_name(config: LaneConfig) -> str:
+    """The name of a lane where there is little room. Our own lanes have their draft length alone."""
     if config == LOOP:
         return "no draft"
     length = f"\u03b3\u00a0{config.gamma}"
@@ -207,10 +208,10 @@ def summary_cells(row: dict[str, Any]) -> list[str]:
         (numbers.ends if row["tokens_per_second"] is None else numbers.spread)(
             _values(row, "tokens_per_second"), numbers.rate
         ),
-        "1" if plain else numbers.times(_values(row, "speedup")),
+        "1" if plain else numbers.speedups(_values(row, "speedup")),
         "" if plain else numbers.percent(row["latency_reduction"]),
         "" if row["acceptance"] is None else numbers.percent(row["acceptance"]),
-        "" if plain else numbers.number(row["tokens_per_target_pass"], 2),
+        "" if plain else numbers.number(row["tokens_per_target_pass"]),
         "" if row["same_text"] is None else f"{row['same_text']} of {row['compared']}",
     ]
 

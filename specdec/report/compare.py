@@ -126,12 +126,12 @@ def comparison_cells(row: ComparisonRow) -> list[str]:
         row.pair,
         row.machine,
         found.lane_config.label,
-        "1" if plain else numbers.times(found.gains),
+        "1" if plain else numbers.speedups(found.gains),
         numbers.ends(found.rates, numbers.rate)
         if plain
         else numbers.spread(found.rates, numbers.rate, found.figure("tokens_per_second")),
         "" if alpha is None else numbers.percent(alpha),
-        "" if plain else numbers.number(tokens, 2),
+        "" if plain else numbers.number(tokens),
         row.differs,
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specdec.report import numbers
-from specdec.report.losslessness import SEEN, size
+from specdec.report.losslessness import SEEN, share, size
 from specdec.servers.court import NEAR, VERDICTS, TextFinding
 
 if TYPE_CHECKING:
@@ -41,8 +41,9 @@ SAMPLED = {
     "weak": "Undecided: with so few continuations no difference could be found.",
 }
 APART = (
-    "{draws} continuations of {tokens} tokens each are {found} apart (total variation). Chance alone: {mean} on "
-    "average, and at most {bound} in 999 of 1,000 tests. A chi-square test of the same groups decides: {p}."
+    "Of {draws} continuations of {tokens} tokens from each, {found} would have to change for both samples to be equal "
+    "(total variation). Chance alone: {mean} on average, and at most {bound} in 999 of 1,000 tests. A chi-square test "
+    "of the same groups decides: {p}."
 )
 DECIDES = {True: "p is {p}, below {level:g}", False: "p is {p}, not below {level:g}"}
 
@@ -83,6 +84,6 @@ def sampled_sentences(
     if kind == "found none":
         said.append(SEEN.format(detectable=size(found.detectable)))
     sizes = {"found": found.total_variation, "mean": found.noise_mean, "bound": found.noise_bound}
-    apart = {name: numbers.number(value, 3) for name, value in sizes.items()}
+    apart = {name: share(value) for name, value in sizes.items()}
     p = DECIDES[found.p_value < level].format(p=f"{found.p_value:.2g}", level=level)
     return [*said, APART.format(draws=draws, tokens=tokens, p=p, **apart)]

@@ -22,11 +22,10 @@ HEADLINES = {
     "untested": "The draft made no guesses for this prompt, so nothing was tested.",
     "undecided": "Undecided: the test misses even the lossy version, so it is too weak.",
 }
-SEEN = "This test finds differences of {detectable} or more (total variation), 9 times in 10."
+SEEN = "This test finds a bias that changes {detectable} of the draws or more (total variation), 9 times in 10."
 FOUND = (
-    "{lane} {passes}: its sample and that of plain generate are {found} apart (total variation). Chance alone: {mean} "
-    "on average, and at most {bound} in 999 of 1,000 tests. "
-    "Lossy top-k acceptance {caught}."
+    "{lane} {passes}: {found} of its draws would have to change to equal those of plain generate (total variation). "
+    "Chance alone: {mean} on average, and at most {bound} in 999 of 1,000 tests. Lossy top-k acceptance {caught}."
 )
 STEPS = {
     "unrecorded": "This lane records no probabilities, so only the samples were compared.",
@@ -63,15 +62,15 @@ VERDICTS = {True: "differs", False: "no difference found"}
 UNTESTED = "There was no guess to test."
 CAUGHT = {True: "is caught: {lossy}", False: "is missed ({lossy})"}
 STOPPED = "Stopped early: no conclusion."
-COLUMNS = ("Sample", "total variation", "by chance alone", "found from", "groups", "p", "verdict", "acceptance")
+COLUMNS = ("Sample", "draws that differ", "by chance alone", "found from", "groups", "p", "verdict", "acceptance")
 CAPTION = (
     "{draws} continuations of {tokens} tokens in each sample, compared with as many of plain generate; draft length "
     "\u03b3 {gamma}, temperature {temperature:g}, top-k {top_k}, seed {seed}. Groups: the different continuations, "
-    "rare ones together. Total variation: half the sum of the differences between the shares of all groups, from 0 "
-    "(alike) to 1 (nothing in common); by chance alone: its mean if both samples come from one distribution, and the "
-    "bound exceeded by chance once in 1,000; found from: a bias of this size between the two distributions, whatever "
-    "its kind, is found in at least 9 of 10 such tests. p: chi-square test of homogeneity; the samples differ where it "
-    "is below {level:g}"
+    "rare ones together. Draws that differ: how many of a sample's draws would have to change for all groups to be as "
+    "large as those of plain generate (total variation: half the sum of the differences between the groups' shares); "
+    "by chance alone: its mean if both samples come from one distribution, and the bound exceeded by chance once in "
+    "1,000; found from: a bias of this size between the two distributions, whatever its kind, is found in at least 9 "
+    "of 10 such tests. p: chi-square test of homogeneity; the samples differ where it is below {level:g}"
 )
 
 _NOT_TRIED = "The first difference was not checked in float32: the target's weights are {state}."
@@ -112,8 +111,13 @@ def _faults(found: StepFindings) -> str:
 
 
 def size(total_variation: float | None) -> str:
-    """A total variation, rounded up, so that a statement "from here on" stays true."""
-    return "\u2013" if total_variation is None else f"{math.ceil(100 * total_variation) / 100:.2f}"
+    """A total variation as a share of the draws, rounded up, so that a statement "from here on" stays true."""
+    return numbers.percent(None if total_variation is None else math.ceil(100 * total_variation) / 100)
+
+
+def share(total_variation: float) -> str:
+    """A total variation as a share of the draws."""
+    return numbers.percent(total_variation, 1)
 
 
 def sentence(found: LosslessnessResult) -> str:
@@ -123,8 +127,8 @@ def sentence(found: LosslessnessResult) -> str:
     lossless, caught = found.lossless, found.lossy.p_value < found.level
     return FOUND.format(
         lane=tested(found), passes="fails" if lossless.p_value < found.level else "passes",
-        found=f"{lossless.total_variation:.3f}", mean=f"{lossless.noise_mean:.3f}",
-        bound=f"{lossless.noise_bound:.3f}", caught=CAUGHT[caught].format(lossy=f"{found.lossy.total_variation:.3f}"),
+        found=share(lossless.total_variation), mean=share(lossless.noise_mean), bound=share(lossless.noise_bound),
+        caught=CAUGHT[caught].format(lossy=share(found.lossy.total_variation)),
     )  # fmt: skip
 
 
@@ -173,8 +177,8 @@ def steps_table(found: StepFindings) -> FigureTable:
 def _row(name: str, found: SampleComparison, alpha: float | None, level: float) -> list[str]:
     return [
         name,
-        f"{found.total_variation:.3f}",
-        f"{found.noise_mean:.3f}, up to {found.noise_bound:.3f}",
+        share(found.total_variation),
+        f"{share(found.noise_mean)}, up to {share(found.noise_bound)}",
         size(found.detectable),
         str(found.cells),
         f"{found.p_value:.2g}",

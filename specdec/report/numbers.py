@@ -58,9 +58,24 @@ def times(factors: Sequence[float], middle: float | None = None) -> str:
     return text.replace(" (", "x (", 1) if "(" in text else text + "x" * bool(factors)
 
 
+def speedups(factors: Sequence[float]) -> str:
+    """The same with the digits of a headline, for a table that stands below one."""
+    if not factors:
+        return "\u2013"
+    digits = digits_of(median_low(factors))
+    text = spread(factors, lambda value: number(value, digits))
+    return text.replace(" (", "x (", 1) if "(" in text else f"{text}x"
+
+
 def times_or_none(value: float | None) -> str:
     """A factor in a table; a dash for None."""
     return "\u2013" if value is None else f"{value:.2f}x"
+
+
+def parameters(count: float) -> str:
+    """A number of parameters: ``9.6M``, ``355M``, ``7.6B``."""
+    size, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M")
+    return f"{size:.{0 if size >= 99.5 else 1}f}{unit}"
 
 
 def seconds(value: float) -> str:

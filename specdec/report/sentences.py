@@ -130,7 +130,7 @@ DOUBTS = {
 NONE_PAYS = "No draft length pays."
 # The end of the headline where each row of a table has a median run of its own, so that shares of one run would differ
 # from the table's.
-LOOP_TOO = " Our loop without a draft: {times}x."
+LOOP_TOO = " Our loop without a draft: {times}."
 AT, IN_MEDIAN_RUN = "At", "In the median run at"  # the first words of the terms of a gain
 FASTEST = "\u03b3 {gamma}, the fastest of \u03b3 {lengths},"  # a ``subject``: it ends with a comma
 LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."

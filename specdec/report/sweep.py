@@ -75,9 +75,9 @@ def sweep_cells(row: SweepRow, mark: bool) -> list[str]:
     figures = (found.speculation, found.predicted) if found.split else (None, None)
     return [
         f"{row.gamma} \u2190 fastest" if mark else str(row.gamma),
-        numbers.times(row.summary.gains),
+        numbers.speedups(row.summary.gains),
         "" if found.alpha is None else numbers.percent(found.alpha),
-        numbers.number(found.tokens, 2),
+        numbers.number(found.tokens),
         *("" if value is None else numbers.times_or_none(value) for value in figures),
         *("" if value is None or not found.split else numbers.number(value, 2) for value in (found.c, found.v)),
     ]
@@ -150,7 +150,7 @@ def overall(
     unsplit = replace(found, kind=_ASIDE.get(found.kind, found.kind), engine=None)
     told = sentences.headline(unsplit if aside else found, subject, **counted)
     if aside and loop is not None:
-        told += sentences.LOOP_TOO.format(times=numbers.number(loop.gain, 2))
+        told += sentences.LOOP_TOO.format(times=numbers.speedups([loop.gain or 0.0]))
     said += [
         told,
         _alike(summaries),
@@ -181,7 +181,7 @@ def _loop_faster(summaries: Sequence[Summary]) -> str:
     leader = fastest(summaries)
     if leader is None or leader.lane_config != LOOP or fastest(_drafting(summaries)) is None:
         return ""
-    return sentences.LOOP_FASTER.format(times=numbers.times(leader.gains))
+    return sentences.LOOP_FASTER.format(times=numbers.speedups(leader.gains))
 
 
 def _alike(summaries: Sequence[Summary]) -> str:
@@ -203,7 +203,7 @@ def _rivals(summaries: Sequence[Summary], found: Judgement) -> list[str]:
     rival = max(others, key=lambda s: s.gain or 0.0, default=None)
     if rival is None:
         return []
-    fields = {"Rival": rival.lane_config.label, "times": numbers.times(rival.gains)}
+    fields = {"Rival": rival.lane_config.label, "times": numbers.speedups(rival.gains)}
     leader = fastest(summaries)
     if leader is None:
         kind = "alone, unclear" if no_clear_difference(rival.gains) else "alone"

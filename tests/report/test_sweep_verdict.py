@@ -189,7 +189,7 @@ def test_one_page_names_one_fastest_length() -> None:
     pays = judged([*ran[:2], trial(0, "a", "speculative", 2, lane(100, 40, 0.1, 0.4, 0.5, (60, 30, 70)))])
     assert "was faster" not in pays.headline
     lookup = trial(0, "a", "prompt-lookup", 5, replace(DRAFTED, decode_seconds=0.4, tokens_per_second=250.0))
-    assert judged([*ran, lookup]).headline.endswith("Prompt lookup, γ 5 is even faster: 2.50x.")
+    assert judged([*ran, lookup]).headline.endswith("Prompt lookup, γ 5 is even faster: 2.5x.")
 
 
 def test_speeds_are_compared_within_a_run() -> None:
@@ -253,11 +253,11 @@ def test_the_headline_matches_the_measurement() -> None:
     assert judged([plain, losing]).judgement.kind is Kind.SLOWER_UNSPLIT
     lookup = trial(0, "a", "prompt-lookup", 5, replace(drafted, decode_seconds=0.4, tokens_per_second=250.0))
     paying = trial(0, "a", "speculative", 4, drafted)
-    assert judged([plain, paying, lookup]).headline.endswith("Prompt lookup, γ 5 is even faster: 2.75x.")
+    assert judged([plain, paying, lookup]).headline.endswith("Prompt lookup, γ 5 is even faster: 2.8x.")
     worse = trial(0, "a", "speculative", 8, replace(slow, decode_seconds=2.4))
     assert judged([plain, losing, worse]).headline.startswith("No draft length pays.")
-    assert judged([plain, losing, lookup]).headline.endswith("Prompt lookup, γ 5 is faster: 2.75x.")
-    assert judged([plain, lookup]).headline == "Prompt lookup, γ 5 runs at 2.75x the speed of plain generate."
+    assert judged([plain, losing, lookup]).headline.endswith("Prompt lookup, γ 5 is faster: 2.8x.")
+    assert judged([plain, lookup]).headline == "Prompt lookup, γ 5 runs at 2.8x the speed of plain generate."
     loop_alone = trial(0, "a", *LOOP, replace(ALONE, decode_seconds=0.3, tokens_per_second=1000 / 3))
     assert "is faster" not in judged([plain, loop_alone, losing, lookup]).headline, (
         "not faster than the loop just named"

@@ -9,12 +9,14 @@ import plotly.graph_objects as go
 
 from specdec.measure.losslessness import Common
 from specdec.report.losslessness import sample_name
-from specdec.ui.charts.figures import BLUE, FAINT, GREY, LINE, NEAR, ORANGE, TEXT, from_above
+from specdec.ui.charts.figures import BLUE, FAINT, GREY, LINE, NEAR, ORANGE, coloured, from_above
 from specdec.ui.charts.labels import shown
 
-# Shares of a group: a bar, the thinner bar in front of the band of chance, from its middle to the edge of the band, and
-# from there to the next bar.
-WIDE, THIN, BAND, GAP = 0.25, 0.11, 0.12, 0.04
+GROUP = 74  # pixels of a group
+# From the middle of a group, in shares of it: where each bar begins, and where the band of chance does, directly below
+# the second bar. So no band is behind a bar or its number.
+WIDE, BAND = 0.22, 0.08
+PLAIN, TESTED, CHANCE, LOSSY = -0.41, -0.15, 0.08, 0.2
 
 
 def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
@@ -22,37 +24,33 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
 
     Each sample has ``draws`` continuations; ``lane`` is the key of the tested lane.
 
-    The bars of a sample are hollow, filled or hatched, so that they differ without colours too. A grey band behind the
-    second bar, around the count of the first one, holds its end in about 19 of 20 cases if both samples have one
-    distribution. That bar is thinner, so that the whole band is seen.
+    The bars of a sample are hollow, filled or hatched, so that they differ without colours too. A grey band below the
+    second bar, around the count of the first one, has that bar's end above it in about 19 of 20 cases if both samples
+    have one distribution.
     """
     names = [shown(common.text) for common in found]
-    bands = [chance_band(common.plain, common.lossless, draws) for common in found]
     clear = "rgba(0, 0, 0, 0)"
     hatched = {"color": clear, "pattern": {"shape": "/", "size": 6, "fgcolor": ORANGE}}
-    figure = go.Figure()
+    figure, labels = go.Figure(), []
     plain, lossless, lossy = ([getattr(common, name) for common in found] for name in ("plain", "lossless", "lossy"))
-    for name, counts, colour, look, middle, width in (
-        ("plain generate", plain, GREY, {"color": clear}, -BAND - GAP - WIDE / 2, WIDE),
-        (sample_name(lane), lossless, BLUE, {"color": BLUE}, 0, THIN),
-        ("speculative, lossy", lossy, ORANGE, hatched, BAND + GAP + WIDE / 2, WIDE),
+    for name, counts, colour, look, start in (
+        ("plain generate", plain, GREY, {"color": clear}, PLAIN),
+        (sample_name(lane), lossless, BLUE, {"color": BLUE}, TESTED),
+        ("speculative, lossy", lossy, ORANGE, hatched, LOSSY),
     ):
         figure.add_bar(
-            y=list(range(len(names))), x=counts, name=name, orientation="h", width=width, offset=middle - width / 2,
+            y=list(range(len(names))), x=counts, name=name, orientation="h", width=WIDE, offset=start,
             marker=look | {"line": {"color": colour, "width": 1.5}},
         )  # fmt: skip
-        # The number of the second bar is right of the band, whose edge would cross it.
-        ends = [max(count, high) for count, (_, high) in zip(counts, bands, strict=True)] if not middle else counts
-        figure.add_scatter(
-            y=[place + middle for place in range(len(names))], x=ends, mode="text", textposition="middle right",
-            text=[f"\u00a0{count}" for count in counts], textfont={"size": TEXT}, cliponaxis=False, showlegend=False,
-            hoverinfo="skip",
-        )  # fmt: skip
+        labels += [
+            _number(count, place + start + WIDE / 2, coloured(str(count), colour)) for place, count in enumerate(counts)
+        ]
     figure.add_scatter(
-        x=[None], y=[None], mode="markers", name="chance: 19 of 20 blue bars end here",
+        x=[None], y=[None], mode="markers", name="chance: 19 of 20 blue bars end above it",
         marker={"symbol": "square", "size": 13, "color": FAINT, "line": {"color": GREY, "width": 1.5}},
     )  # fmt: skip
-    figure.update_layout(shapes=[_band(place, *ends) for place, ends in enumerate(bands)])
+    bands = [_band(place, *chance_band(one.plain, one.lossless, draws)) for place, one in enumerate(found)]
+    figure.update_layout(shapes=bands, annotations=labels)  # at once: plotly checks all of them with each one
     figure.update_xaxes(title_text=f"Times drawn, of {draws:,} continuations", rangemode="tozero", title_standoff=4)
     figure.update_yaxes(
         tickvals=list(range(len(names))),
@@ -60,7 +58,7 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
         range=[len(names) - 0.5, -0.5],
         showgrid=False,
     )
-    rows = 66 * len(names) + 2 * LINE
+    rows = GROUP * len(names) + 2 * LINE
     figure = from_above(figure, rows, legend=0, lines=2, right=36)
     # In one line where there is room. Where there is none, the chart gives its lines of the height.
     above = 1 + (2 * LINE + 28) / rows
@@ -68,10 +66,16 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
     return figure.update_layout(showlegend=True, legend=legend)
 
 
+def _number(count: int, at: float, text: str) -> dict[str, object]:
+    """The count of a bar, right of its end."""
+    look = {"xanchor": "left", "yanchor": "middle", "showarrow": False, "borderpad": 0, "xshift": 4}
+    return {"text": text, "x": count, "y": at} | look
+
+
 def _band(place: int, low: float, high: float) -> dict[str, object]:
-    """The band of a group, behind its bars. Its edge is drawn because the fill alone is too faint for everybody."""
-    corners = {"x0": low, "x1": high, "y0": place - BAND, "y1": place + BAND}
-    look = {"fillcolor": FAINT, "line": {"color": GREY, "width": 1}, "layer": "between"}
+    """The band of a group. Its edge is drawn because the fill alone is too faint for everybody."""
+    corners = {"x0": low, "x1": high, "y0": place + CHANCE, "y1": place + CHANCE + BAND}
+    look = {"fillcolor": FAINT, "line": {"color": GREY, "width": 1}}
     return {"type": "rect", "xref": "x", "yref": "y", **corners, **look}
 
 

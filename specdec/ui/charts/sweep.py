@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from math import ceil, floor, log10
 from statistics import median_low
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from plotly.subplots import make_subplots
 
 from specdec.report.judge import Judgement
 from specdec.report.sweep import SweepRow
-from specdec.ui.charts.figures import BLUE, GREY, LINE, ORANGE, add_title, bars, coloured, styled
+from specdec.ui.charts.figures import BLUE, FAINT, GREY, LINE, ORANGE, add_title, bars, coloured, styled
 from specdec.ui.charts.labels import apart
 
 ALONG = "Draft length \u03b3 (guesses per round)"
@@ -22,16 +23,16 @@ RIGHT = 46  # pixels right of the charts, for the names of the two level lines
 
 
 class Chart(NamedTuple):
-    """A chart of the column: its title, the key of its marks (each with its colour), and its height in pixels."""
+    """A chart of the column: its title, the lines of its key (marks with their colours), and its height in pixels."""
 
     title: str
-    key: Sequence[tuple[str, str]] = ()
+    key: Sequence[Sequence[tuple[str, str]]] = ()
     height: int = SMALL
 
     @property
     def above(self) -> int:
         """The pixels of its title and its key."""
-        return LINE * (1 + bool(self.key)) + 8
+        return LINE * (1 + len(self.key)) + 8
 
 
 def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int, one_pass: bool) -> go.Figure:
@@ -46,7 +47,9 @@ def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int, 
     drafted = [(gamma, row.judgement) for gamma, row in fixed if row.judgement.alpha is not None]
     costs = [(gamma, j) for gamma, j in drafted if j.split and j.v and j.c is not None]
     predicted = [(gamma, row.predicted) for gamma, row in fixed if row.predicted]
-    key = [("\u25cf median run (bar: all runs)", BLUE), *([("\u25c7 predicted", GREY)] if predicted else [])]
+    key = [[("\u25cf median run (bar: all runs)", BLUE), *([("\u2013 predicted", GREY)] if predicted else [])]]
+    if any(row.gamma == "auto" and row.summary.gain for row in rows):
+        key.append([("\u00b7\u00b7\u00b7 auto: chooses \u03b3 anew in each round", ORANGE)])
     charts = [
         Chart("Speed-up over plain generate (times)", key, FIRST),
         Chart("Tokens per target pass"),
@@ -54,7 +57,7 @@ def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int, 
     ]
     if costs:
         draft = "\u25a0 draft, 1 pass" if one_pass else "\u25a0 draft"
-        charts.append(Chart("Cost of a round (target passes)", [("\u25cf check (v)", BLUE), (draft, ORANGE)]))
+        charts.append(Chart("Cost of a round (target passes)", [[("\u25cf check (v)", BLUE), (draft, ORANGE)]]))
     figure = make_subplots(rows=len(charts), shared_xaxes="all")
     _add_gains(figure, rows, fixed, predicted, longest)
     if best and isinstance(best.gamma, int) and best.summary.gain:
@@ -82,8 +85,8 @@ def _one_below_the_other(figure: go.Figure, charts: Sequence[Chart]) -> go.Figur
         top = start + chart.height + AXIS
         high, low = 1 - start / whole, 1 - (start + chart.height) / whole
         figure.update_yaxes(domain=[low, high], row=row, col=1)
-        key = (3 * "\u00a0").join(coloured(name, colour) for name, colour in chart.key)
-        add_title(figure, chart.title, key, high)
+        lines = [(3 * "\u00a0").join(coloured(name, colour) for name, colour in marks) for marks in chart.key]
+        add_title(figure, chart.title, "<br>".join(lines), high)
     return figure
 
 
@@ -97,20 +100,19 @@ def _add_gains(
     """The first chart: the speed-up at each draft length, the predicted one, and the level lines of plain and auto."""
     gains = [row.summary.gains for _, row in fixed]
     y = [median_low(found) for found in gains]
+    if predicted:
+        # Dashes wider than the points, and behind them, so that both are seen where they are at one place.
+        mark = {"symbol": "line-ew-open", "size": 15, "color": GREY, "line": {"width": 2.5}}
+        figure.add_scatter(
+            x=[gamma for gamma, _ in predicted], y=[value for _, value in predicted], mode="markers", marker=mark,
+            cliponaxis=False, row=1, col=1,
+        )  # fmt: skip
     figure.add_scatter(
         x=[gamma for gamma, _ in fixed], y=y, mode="lines+markers", line={"color": BLUE, "width": 2},
         marker={"size": 8}, cliponaxis=False, row=1, col=1,
         error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": BLUE} | bars(gains, y),
     )  # fmt: skip
     levels = [("plain", 1.0, GREY, 1, "8px,3px")]
-    if predicted:
-        dashed = {"color": GREY, "width": 2, "dash": "6px,4px"}
-        # Its hollow marks are seen around those of the measured line, where the lines are one.
-        hollow = {"symbol": "diamond-open", "size": 10, "color": GREY, "line": {"width": 1.5}}
-        figure.add_scatter(
-            x=[gamma for gamma, _ in predicted], y=[value for _, value in predicted], mode="lines+markers",
-            line=dashed, marker=hollow, cliponaxis=False, row=1, col=1,
-        )  # fmt: skip
     auto = next((row.summary.gain for row in rows if row.gamma == "auto"), None)
     if auto:
         levels.append(("auto", auto, ORANGE, 2, "2px,3px"))
@@ -118,6 +120,7 @@ def _add_gains(
     room = 0.2 * (max(drawn) - min(drawn)) or 0.2
     low, top = max(0.0, min(drawn) - room / 2), max(drawn) + 1.4 * room
     figure.update_yaxes(range=[low, top], row=1, col=1)
+    _add_grid(figure, low, top, [level for _, level, *_ in levels])
     places = apart([level for _, level, *_ in levels], LINE * (top - low) / FIRST, low, top)
     for (name, level, colour, width, dash), place in zip(levels, places, strict=True):
         figure.add_hline(y=level, line={"color": colour, "width": width, "dash": dash}, row=1, col=1)
@@ -125,6 +128,25 @@ def _add_gains(
             text=coloured(name, colour), x=longest + 0.5, y=place, xanchor="left", yanchor="middle", xshift=4,
             showarrow=False, row=1, col=1,
         )  # fmt: skip
+
+
+def _add_grid(figure: go.Figure, low: float, top: float, levels: Sequence[float]) -> None:
+    """The grid of the first chart. A level line is no grid line, so none of these is drawn close to one."""
+    step = _step((top - low) / 4)
+    ticks = [step * n for n in range(ceil(low / step), floor(top / step) + 1)]
+    figure.update_yaxes(
+        tickvals=ticks, ticktext=[f"{tick:g}" for tick in (round(t, 6) for t in ticks)], showgrid=False, row=1, col=1
+    )
+    near = 7 * (top - low) / FIRST  # seven pixels
+    for tick in ticks:
+        if all(abs(tick - level) > near for level in levels):
+            figure.add_hline(y=tick, line={"color": FAINT, "width": 1}, layer="below", row=1, col=1)
+
+
+def _step(least: float) -> float:
+    """The smallest of 1, 2 and 5, times a power of ten, that is not below ``least``."""
+    power = 10.0 ** floor(log10(least))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= least * 0.999)
 
 
 def _mark_best(figure: go.Figure, gamma: int, gain: float, longest: int) -> None:

@@ -43,7 +43,10 @@ from specdec.ui.tabs.measurement import (
 )
 from specdec.ui.tabs.results_io import Opening, kept_results
 
-LEDE = "Compares methods over many prompts. Draft length \u03b3: guesses per round."
+LEDE = (
+    "Compares methods over many prompts. Speed-up: plain generate's time per token over the method's, after the first "
+    "token, all prompts of a run together; the median run counts."
+)
 KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"
 FIRST = LABELS["first"]
@@ -186,7 +189,7 @@ def _size(
 
 
 def _tables(trials: Sequence[Trial]) -> str:
-    """A row for each lane over all prompts, one for each category of prompts, and folds with all that is measured."""
+    """A row for each lane over all prompts, and folds: the speed-ups by category, and all that is measured."""
     summaries, found = summarise(trials), summary_rows(trials)
     every, lanes = benchmark_table(found), len(summaries)
     kept = by_place([(s.lane_config, pool(side.lane for side in s.sides)) for s in summaries if s.sides])
@@ -195,7 +198,7 @@ def _tables(trials: Sequence[Trial]) -> str:
         return html.table_html(every) + places
     overall = every.part(range(rows - lanes, rows), slice(1, None))
     gains = gains_table(found[: rows - lanes])
-    by_category = html.table_html(gains) if gains else ""
+    by_category = html.folded("Speed-up in each category", html.table_html(gains)) if gains else ""
     return html.table_html(overall) + by_category + html.folded("All figures", html.table_html(every)) + places
 
 

@@ -58,8 +58,9 @@ METHOD = (
 )
 DRAWS, DRAWS_PUBLIC = 500, 200  # of each sample, unless somebody chooses another number
 LOOK_AT = (
-    "Each group of bars is one way in which \u201c{prompt}\u201d goes on. If nothing is lost, the blue bar ends in "
-    "the grey band in 19 of 20 groups. The hatched bar, of the lossy version, often ends outside."
+    "Each group of bars is one way in which \u201c{prompt}\u201d goes on, and how often it was drawn: by plain "
+    "generate (hollow), by the tested lane (blue), and by a version that is lossy on purpose (hatched). If nothing is "
+    "lost, the blue bar ends above its grey band in 19 of 20 groups. The hatched one often ends elsewhere."
 )
 _LOOK = html.paragraph(LOOK_AT.format(prompt=PROMPT))
 _KEPT = Kept("recorded_lossless.json", read_losslessness, read_losslessness, losslessness_text)
@@ -154,7 +155,8 @@ class LosslessTab:
 def _size(draws: float | None) -> tuple[str, int, int]:
     """The work of a test, for the estimate beside Start."""
     count = integer("Draws", draws)
-    return f"{PARTS} \u00d7 {count:,} continuations of {TOKENS} tokens", PARTS * count, TOKENS
+    work = f"{SAMPLES} \u00d7 {count:,} continuations of {TOKENS} tokens, and a test step by step"
+    return work, PARTS * count, TOKENS
 
 
 # The part of the bar for the texts that are tested step by step, and that for the samples.

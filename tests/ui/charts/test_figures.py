@@ -20,10 +20,10 @@ from specdec.report.benchmark import gains_table
 from specdec.report.cost_map import FREE, Point
 from specdec.report.sweep import sweep_rows
 from specdec.ui.assets import ASSETS
-from specdec.ui.charts.benchmark import MOST_DOTS, benchmark_figure
+from specdec.ui.charts.benchmark import MOST_ROWS, benchmark_figure
 from specdec.ui.charts.cost_map import LOSES, MOST_LABELS, PLOT, map_figure
 from specdec.ui.charts.figures import COLOURS, LINE
-from specdec.ui.charts.labels import apart, shown
+from specdec.ui.charts.labels import apart, levels, shown
 from specdec.ui.charts.samples import chance_band, samples_figure
 from specdec.ui.charts.sweep import ALONG, FIRST, sweep_figure
 from specdec.ui.charts.temperature import temperature_figure
@@ -63,25 +63,24 @@ def test_the_samples_of_the_test_of_losslessness_stand_side_by_side() -> None:
     looks = [(bars.marker.color, bars.marker.pattern.shape) for bars in groups]
     assert len(set(looks)) == 3 and figure.layout.yaxis.ticktext[0].startswith("&lt;b&gt;one")
     assert "of 10 continuations" in figure.layout.xaxis.title.text
-    numbers = [tuple(map(str.strip, each.text)) for each in figure.data if each.text]
-    assert numbers == [("3", "2"), ("4", "2"), ("1", "9")]
+    numbers = [(words(note), note.x, note.y) for note in figure.layout.annotations]
+    ends = [
+        (str(x), x, y + bars.offset + bars.width / 2) for bars in groups for x, y in zip(bars.x, bars.y, strict=True)
+    ]
+    assert numbers == ends, "each count is at the end of its own bar"
 
 
-def test_the_whole_band_of_chance_is_seen_behind_the_second_bar() -> None:
-    """The bar in front of it is thinner, and no other bar, number or grid line is over its ends."""
+def test_the_band_of_chance_is_below_the_second_bar_and_behind_none() -> None:
     figure = samples_figure((Common("one", 3, 4, 1), Common("two", 2, 2, 9)), 10, "speculative")
     bands = figure.layout.shapes
     assert [(band.x0, band.x1) for band in bands] == [chance_band(3, 4, 10), chance_band(2, 2, 10)]
-    assert all(band.layer == "between" and band.fillcolor and band.line.width for band in bands)
+    assert all(band.fillcolor and band.line.width for band in bands)
     plain, lossless, lossy = (
         (bars.offset, bars.offset + bars.width) for bars in figure.data if bars.type == "bar"
     )  # from the middle of a group
     for place, band in enumerate(bands):
         low, high = band.y0 - place, band.y1 - place
-        assert plain[1] < low < lossless[0] < 0 < lossless[1] < high < lossy[0]
-        assert lossless[1] - lossless[0] < 0.6 * (high - low)
-    counts = [each for each in figure.data if each.text]
-    assert [x >= band.x1 for x, band in zip(counts[1].x, bands, strict=True)] == [True, True]
+        assert -0.5 < plain[0] < plain[1] < lossless[0] < lossless[1] <= low < high < lossy[0] < lossy[1] < 0.5
 
 
 @pytest.mark.parametrize(("draws", "share"), [(200, 0.1), (500, 0.03), (500, 0.4)])
@@ -103,68 +102,67 @@ def by_category(trials: list[Trial]) -> list[dict]:
     return summary_rows(trials)[: -len(summarise(trials))]
 
 
-def test_a_category_of_a_benchmark_is_a_dot_and_a_row_of_the_table() -> None:
-    names = ("<b>all", "x" * 40, "x" * 41)
-    trials = [
-        trial(0, lane, run, name, name)
-        for at, name in enumerate(names)
-        for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(1.0 + at)))
+def in_categories(gains: dict[str, dict[LaneConfig, float]]) -> list[Trial]:
+    """Trials in which each lane has this speed-up in each category."""
+    return [
+        trial(0, config, plain(2.0) if config == BASELINE else loop(2.0 / gain), name, name)
+        for name, lanes in gains.items()
+        for config, gain in ({BASELINE: 1.0} | lanes).items()
     ]
-    (dots,) = [each for each in benchmark_figure(trials).data if each.customdata is not None]
-    assert list(dots.x) == pytest.approx([2.0, 1.0, 2 / 3]) and dots.customdata[0] == "&lt;b&gt;all: 2.00x"
-    notes = {note.text: note.x for note in benchmark_figure(trials).layout.annotations}
-    assert notes["&lt;b&gt;all"] == 2.0 and notes["x" * 14 + "\u2026"] == pytest.approx(2 / 3), "the ends have names"
-    table = gains_table(by_category(trials))
-    assert table is not None and table.columns == ["Category", "no draft"]
-    assert table.rows == [[names[0], "2.00x"], [names[1], "1.00x"], [names[2], "0.67x"]]
-    assert gains_table(summary_rows([one for one in trials if one.category == names[0]])) is None
 
 
-def test_a_benchmark_of_very_many_categories_is_drawn_with_some_of_them() -> None:
-    trials = [
-        trial(0, lane, run, str(n), str(n))
-        for n in range(MOST_DOTS + 5)
-        for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(1.0)))
-    ]
-    (dots,) = [each for each in benchmark_figure(trials).data if each.customdata is not None]
-    table = gains_table(by_category(trials))
-    assert len(dots.x) == MOST_DOTS and table is not None and len(table.rows) == MOST_DOTS + 5
+def marks_of(figure: Any) -> dict[str, tuple[str, float, float]]:
+    """The number beside each mark of a category and its place, by what a pointer on it shows."""
+    return {
+        told: (text.strip(), x, y)
+        for dots in figure.data
+        if dots.customdata is not None
+        for told, text, x, y in zip(dots.customdata, dots.text, dots.x, dots.y, strict=True)
+    }
+
+
+def test_each_category_of_a_benchmark_has_a_named_row_with_a_mark_for_each_lane() -> None:
+    """The row names the fastest lane, and the table gives the same figures with the same digits."""
+    found = {"<b>all": {LOOP: 2.0, SPECULATIVE: 4.04}, "x" * 25: {LOOP: 1.0, SPECULATIVE: 0.5}}
+    figure, rows = benchmark_figure(in_categories(found)), by_category(in_categories(found))
+    marks = marks_of(figure)
+    assert [number for number, *_ in marks.values()] == ["0", "0", "5", "5"]
+    assert marks["&lt;b&gt;all, Speculative, γ 5: 4.0x"][1] == pytest.approx(4.04)
+    assert len({y for *_, y in marks.values()}) == 2, "one line for each category"
+    notes = [note.text.replace("\u00a0", " ") for note in figure.layout.annotations]
+    assert "<b>&lt;b&gt;all</b>   fastest: γ 5, 4.0x" in notes
+    assert f"<b>{'x' * 23}…</b>   fastest: no draft, 1.00x" in notes
+    table = gains_table(rows)
+    assert table is not None and table.columns == ["Category", "no draft", "γ\u00a05"]
+    assert table.rows == [["<b>all", "2.0x", "4.0x"], ["x" * 25, "1.00x", "0.50x"]]
+    alone = in_categories({"all": found["<b>all"]})
+    assert gains_table(by_category(alone)) is None and not marks_of(benchmark_figure(alone))
+
+
+def test_a_benchmark_of_very_many_categories_is_drawn_with_the_first_of_them() -> None:
+    trials = in_categories({str(n): {LOOP: 2.0} for n in range(MOST_ROWS + 5)})
+    figure, table = benchmark_figure(trials), gains_table(by_category(trials))
+    assert len(marks_of(figure)) == MOST_ROWS and table is not None and len(table.rows) == MOST_ROWS + 5
+    assert any(f"the first {MOST_ROWS} of {MOST_ROWS + 5}" in note.text for note in figure.layout.annotations)
+
+
+def test_no_mark_of_a_category_is_over_another_one_nor_over_the_next_row() -> None:
+    """Also on a phone, where the axis has about 290 pixels."""
+    close = {LaneConfig("speculative", gamma): 2.0 + 0.01 * at for at, gamma in enumerate((3, 12, "auto"))}
+    figure = benchmark_figure(in_categories({"a": close, "b": close | {LOOP: 1.0}}))
+    pixels = 290 / figure.layout.xaxis.range[1]
+    boxes = [(x * pixels - 6, x * pixels + 12 + 8 * len(number), y) for number, x, y in marks_of(figure).values()]
+    assert len(boxes) == 7
+    for number, (left, right, y) in enumerate(boxes):
+        for start, end, other in boxes[number + 1 :]:
+            assert abs(y - other) >= 19 or right <= start or end <= left
+    names = sorted(note.y for note in figure.layout.annotations if "fastest" in note.text)
+    assert max(y for _, _, y in boxes if y < names[1]) + 10 <= names[1]
 
 
 def words(note: Any) -> str:
     """What a label says, without its colour and the mark of its line."""
     return re.sub("<.*?>|[^ -~\u03b3]", "", note.text).strip()
-
-
-def test_dots_close_to_each_other_have_their_names_beside_each_other() -> None:
-    """Below the dots they would overlap."""
-    trials = [
-        trial(0, lane, run, name, name)
-        for name, seconds in (("low", 1.1), ("high", 1.0))
-        for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(seconds)))
-    ]
-    notes = [note.text for note in benchmark_figure(trials).layout.annotations]
-    assert "low \u2026 high" in notes and not {"low", "high"} & {*notes}
-
-
-@pytest.mark.parametrize("slow", [0.95, 0.7, 0.4, 0.1])
-@pytest.mark.parametrize("names", [("a" * 15, "b" * 15), ("a", "b" * 15), ("a", "b")])
-def test_names_of_dots_neither_overlap_nor_leave_the_chart(names: tuple[str, str], slow: float) -> None:
-    """Also on a phone, where the axis has about 330 pixels and a letter about 7."""
-    trials = [
-        trial(0, lane, run, name, name)
-        for name, gain in zip(names, (2 * slow, 2.0), strict=True)
-        for lane, run in ((BASELINE, plain(2.0)), (LOOP, loop(2.0 / gain)))
-    ]
-    figure = benchmark_figure(trials)
-    shift, spans = {"left": 0.0, "center": 0.5, "right": 1.0}, []
-    for note in figure.layout.annotations:
-        if {*note.text} <= {*"ab \u2026"}:
-            wide = 7 * len(note.text)
-            start = 330 * note.x / figure.layout.xaxis.range[1] - shift[note.xanchor] * wide
-            spans.append((start, start + wide))
-    assert 1 <= len(spans) <= 2 and all(start > -24 and end < 344 for start, end in spans)
-    assert all(one[1] < other[0] for one, other in pairwise(sorted(spans)))
 
 
 def test_the_lines_of_a_sweep_have_names_and_no_legend_is_needed() -> None:
@@ -176,9 +174,10 @@ def test_the_lines_of_a_sweep_have_names_and_no_legend_is_needed() -> None:
     notes = {words(note): note for note in figure.layout.annotations}
     (key,) = (text for name, text in titles(figure).items() if "Speed-up" in name)
     assert {"plain", "auto", "fastest: \u03b3 3"} < notes.keys() and not figure.layout.showlegend
-    assert re.findall("--sd-([a-z]+)", key) == ["blue", "muted"] and "median run" in key and "predicted" in key
-    measured, predicted, *_ = (line for line in figure.data if line.yaxis == "y")
-    assert measured.line.dash != predicted.line.dash and measured.marker.symbol != predicted.marker.symbol
+    assert re.findall("--sd-([a-z-]+)", key) == ["blue", "muted", "correction-mark"]
+    assert "median run" in key and "predicted" in key and "auto: chooses" in key
+    predicted, measured, *_ = (line for line in figure.data if line.yaxis == "y")
+    assert predicted.marker.symbol == "line-ew-open" and predicted.marker.size > measured.marker.size
     assert measured.cliponaxis is predicted.cliponaxis is False, "the last mark is whole"
     low, top = figure.layout.yaxis.range
     assert abs(notes["plain"].y - notes["auto"].y) >= 0.99 * LINE * (top - low) / FIRST
@@ -240,6 +239,10 @@ def test_labels_lie_apart_in_their_order_and_within_the_chart(places: list[float
     for (one, at), (other, to) in pairwise(sorted(zip(places, found, strict=True))):
         assert to - at >= gap - 1e-6
     assert all(-1e-6 <= at <= 100 + 1e-6 for at in found)
+
+
+def test_places_of_a_level_lie_apart_and_levels_are_few() -> None:
+    assert levels([5, 0, 1, 11, 2], 5) == [0, 0, 1, 0, 2] and levels([], 1) == []
 
 
 def test_a_label_with_room_stays_where_it_is() -> None:

@@ -381,7 +381,7 @@ def test_load_and_texts_are_asked_of_the_same_two_servers() -> None:
         assert "At once" in load.text and "Calls at once" in load.text
         assert "at most 64" in too_many.text and "At once" not in too_many.text
         assert "Same text: spec writes what plain writes on all 6 prompts." in texts.text
-        assert "50 continuations of 4 tokens each" in samples.text
+        assert "Of 50 continuations of 4 tokens from each" in samples.text
         assert "Draws must be 50 or more" in too_few.text
 
 
