@@ -11,7 +11,7 @@ class Preset:
     """Hub ids (None: the embedded pair, which needs no network) and numbers of parameters, from their model cards.
 
     ``unchecked``: the ids and sizes come from documents; no config could be read. The pair check reads the real ones
-    before anything is fetched.
+    before anything is fetched. ``layers``: of the target and of the draft, where both ship with the package.
     """
 
     name: str
@@ -22,6 +22,7 @@ class Preset:
     good_for: str
     licensed: bool = False  # its terms must be accepted on the hub first
     unchecked: bool = False
+    layers: tuple[int, int] | None = None
 
     def needs_bytes(self, bytes_per_parameter: int) -> float:
         """Bytes for the weights of both models."""
@@ -29,10 +30,12 @@ class Preset:
 
 
 PRESETS = (
-    Preset("embedded", None, None, 9.6e6, 1.7e6, "a first look on any machine, without a network"),
+    Preset(
+        "embedded", None, None, 9.6e6, 1.7e6, "a first look on any machine, without a network", layers=(20, 2),
+    ),
     Preset(
         "embedded <- EAGLE-3 head", None, "eagle3:embedded", 9.6e6, 1.5e6,
-        "seeing how a head drafts, without a network",
+        "seeing how a head drafts, without a network", layers=(20, 1),
     ),
     Preset(
         "gpt2-medium <- gpt2", "openai-community/gpt2-medium", "openai-community/gpt2", 355e6, 124e6,

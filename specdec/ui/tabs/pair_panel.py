@@ -14,14 +14,17 @@ import gradio as gr
 from specdec.drafters import registry
 from specdec.drafters.base import DraftMethod
 from specdec.drafters.draft_model import DraftModel
+from specdec.drafters.mtp import Mtp
+from specdec.drafters.trained_head import TrainedHead
 from specdec.errors import InvalidInput, LoadFailed, SpecdecError, quoted
-from specdec.models.loading import PairPlan, plan_pair
+from specdec.models.loading import EMBEDDED_NAME, PairPlan, plan_pair
 from specdec.models.memory import gigabytes
 from specdec.models.pair_check import check_pair
 from specdec.models.pair_slot import Slot
-from specdec.models.presets import PRESETS
+from specdec.models.presets import PRESETS, Preset
+from specdec.models.published import published_for
 from specdec.models.settings import LoadOptions
-from specdec.report import provenance, sentences
+from specdec.report import numbers, provenance, sentences
 from specdec.ui import html
 from specdec.ui.fields import message_place
 from specdec.ui.jobs.context import Job, JobContext, QueuePosition
@@ -32,7 +35,8 @@ from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
 
 OWN = "Another pair"
 ARROW = re.compile(r"\s*(?:<-|\u2190)\s*")  # between target and draft in a pair that is typed into the list's field
-# The kinds of drafts that most engines offer. The others are shown when somebody asks for all.
+# The kinds of drafts that most engines offer, shown first. The others, and what the target has no draft of, are shown
+# when somebody asks for all.
 FIRST = ("model", "prompt-lookup", "eagle3", "mtp")
 CHECK = "Check says what to expect, and loads nothing."
 SETS = "Send every prompt as a chat message. If off, only conversations are."
@@ -83,23 +87,23 @@ class PairPanel:
             gr.Button("Close", elem_id="sd-change-close")
         self.report = message_place("sd-report")
         self.preset.change(
-            lambda preset, method: (
+            lambda preset: (
                 gr.update(visible=preset == OWN),
-                gr.update(visible=self._is_written(preset, method)),
                 gr.update(choices=self._choices(preset)),
                 _preset_line(preset),
                 "",
             ),
-            [self.preset, self.method],
-            [self.target, self.draft, self.method, self._about, self.report],
+            self.preset,
+            [self.target, self.method, self._about, self.report],
             queue=False,
             **INTERNAL,
         )
-        self.method.change(
+        gr.on(
+            [self.method.change, self.preset.change],
             lambda preset, method: gr.update(
                 visible=self._is_written(preset, method),
                 label=f"Draft: {self._row(method).form}",
-                placeholder=self._row(method).example,  # and no value, which would replace what was typed
+                placeholder=_example(preset, self._row(method)),  # and no value, which would replace what was typed
             ),
             [self.preset, self.method],
             self.draft,
@@ -170,7 +174,7 @@ class PairPanel:
         model: str | None
         row, written = self._row(method), self._is_written(preset, method)
         target, draft = (target or "").strip(), (draft or "").strip()  # a hidden field is None
-        text, listed = (draft or row.example) if written else "", None
+        text, listed = (draft or _example(preset, row)) if written else "", None
         if preset in _PRESETS:
             model, listed = _PRESETS[preset].target, _PRESETS[preset].draft
         elif self._limits.pairs == "any":
@@ -184,14 +188,19 @@ class PairPanel:
         drafting = row.parse(text) if text else registry.method_of(listed or "", others=not self._limits.public)
         if text and drafting is None:
             raise InvalidInput(f"{quoted(text)} is not a valid draft; write {row.form}.")
-        if self._limits.public and written and drafting is not None and drafting.parts():
+        if self._limits.public and written and drafting is not None and {*drafting.parts()} - {EMBEDDED_NAME}:
             raise InvalidInput("This public page loads only the pairs of its list; choose one of them.")
         # Visitors must not reach private models, which the owner's token opens.
         return plan_pair(model, drafting, LoadOptions(token=not self._limits.public))
 
     def _choices(self, preset: str | None) -> list[tuple[str, str]]:
-        """The ways to draft: what the page says of each, and its label. The first may be what the pair itself names."""
-        first, *others = [(f"{row.label}\n{row.about}".strip(), row.label) for row in self._methods]
+        """The ways to draft: what the page says of each, and its label. The first may be what the pair itself names.
+
+        Those that the pair's target has no draft of come last.
+        """
+        rows = [(row, _missing(preset, row)) for row in self._methods]
+        rows.sort(key=lambda found: bool(found[1]))
+        first, *others = [(f"{row.label}\n{missing or row.about}".strip(), row.label) for row, missing in rows]
         if _names_draft(preset):
             _, draft = _typed(preset)
             said = f"as the pair's name says: {quoted(draft)}" if draft else DraftModel.about
@@ -241,6 +250,29 @@ def _names_draft(pair: str | None) -> bool:
     return pair in _PRESETS or (pair != OWN and bool(_typed(pair)[1]))
 
 
+def _head_for(preset: Preset, row: type[DraftMethod]) -> str:
+    """A head of this kind for the preset's target, as ``parse`` reads it; empty where none is known."""
+    if issubclass(row, TrainedHead) and preset.target is None:
+        return f"{row.kind}:{row.shipped}" if row.shipped else ""
+    return next((draft.text for draft in published_for(preset.target or "") if draft.kind == row.kind), "")
+
+
+def _example(pair: str | None, row: type[DraftMethod]) -> str:
+    """What is drafted with where nobody typed anything: a head for the pair's target, if one is known."""
+    return (_head_for(_PRESETS[pair], row) if pair in _PRESETS else "") or row.example
+
+
+def _missing(pair: str | None, row: type[DraftMethod]) -> str:
+    """Why the target of a pair of the list has no draft of this kind; empty if it has one, or if nothing is known."""
+    if pair not in _PRESETS:
+        return ""
+    preset = _PRESETS[pair]
+    if issubclass(row, TrainedHead) and not _head_for(preset, row):
+        return "no such head is known for this target"
+    shared = {one.target for one in PRESETS if one.draft == Mtp.kind}
+    return "no such layers are known of this target" if row is Mtp and preset.target not in shared else ""
+
+
 def _typed(pair: str | None) -> tuple[str, str]:
     """The target, and the draft or "", of a pair that was typed into the field of the list, as "target <- draft"."""
     target, draft, *_ = [*ARROW.split((pair or "").strip(), maxsplit=1), ""]
@@ -261,7 +293,17 @@ def _preset_line(name: str | None) -> str:
     about = "about " if preset.unchecked else ""
     size = f"{about}{gigabytes(preset.needs_bytes(2))} in 16 bits, {gigabytes(preset.needs_bytes(4))} in 32 bits"
     doubt = " This pair is taken from model cards and was not tried. Check it first." if preset.unchecked else ""
-    return html.note(f"Good for {preset.good_for}. Weights: {size}.{where}{terms}{doubt}")
+    return html.note(f"{_models(preset)} Good for {preset.good_for}. Weights: {size}.{where}{terms}{doubt}")
+
+
+def _models(preset: Preset) -> str:
+    """What target and draft are, and their sizes."""
+    sizes = [numbers.parameters(count) for count in (preset.target_parameters, preset.draft_parameters)]
+    if preset.layers:
+        target, draft = (f"{n} layer{'s' * (n != 1)}, {size}" for n, size in zip(preset.layers, sizes, strict=True))
+        small = f"a head ({draft})" if preset.draft else f"a smaller one ({draft})"
+        return f"Target: a built-in story model ({target} parameters). Draft: {small}."
+    return f"Target: {preset.target} ({sizes[0]} parameters). Draft: {preset.draft} ({sizes[1]})."
 
 
 def own_pair_command(space: str | None) -> str:

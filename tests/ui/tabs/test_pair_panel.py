@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from html import unescape
 
@@ -13,6 +14,8 @@ from specdec.drafters import registry
 from specdec.drafters.combined import Combined
 from specdec.drafters.draft_model import DraftModel
 from specdec.errors import InvalidInput
+from specdec.models.loading import EMBEDDED
+from specdec.models.presets import PRESETS
 from specdec.ui.jobs.limits import LOCAL, PUBLIC
 from specdec.ui.tabs import pair_panel
 from specdec.ui.tabs.pair_panel import OWN, PairPanel
@@ -72,8 +75,60 @@ def test_a_pair_without_a_target_is_refused_in_words(panel, typed: str | None) -
 def test_the_first_way_to_draft_is_called_a_draft_model_only_where_it_is_one(panel, preset: str, first: str) -> None:
     choices = panel._choices(preset)
     assert choices[0] == (first, "Draft model")
-    assert [label for _, label in choices[:4]] == ["Draft model", "Prompt lookup", "EAGLE-3 head", "MTP layers"]
+    assert [label for _, label in choices[:2]] == ["Draft model", "Prompt lookup"]
     assert {label for _, label in choices} == {row.label for row in registry.methods()}
+
+
+@pytest.mark.parametrize(
+    ("pair", "shown", "missing"),
+    [
+        (
+            "embedded",
+            ["EAGLE-3 head", "Suffix decoding"],
+            {"MTP layers", "DFlash head", "DSpark head", "Gemma 4 assistant"},
+        ),
+        ("gpt2-large <- gpt2", ["Suffix decoding", "Token recycling"], {"MTP layers", "EAGLE-3 head", "DFlash head"}),
+        ("Qwen3.5-4B <- 0.8B", ["MTP layers", "Suffix decoding"], {"EAGLE-3 head", "DSpark head"}),
+        ("some/model", ["EAGLE-3 head", "MTP layers"], set()),
+    ],
+)
+def test_what_the_target_has_no_draft_of_is_not_among_the_usual_ways(
+    panel, pair: str, shown: list, missing: set
+) -> None:
+    choices = panel._choices(pair)
+    assert [label for _, label in choices[2:4]] == shown
+    last = [label for words, label in choices if "known" in words]
+    assert missing <= {*last} and last == [label for _, label in choices[len(choices) - len(last) :]]
+    assert bool(last) == bool(missing)
+
+
+def test_a_head_of_the_pair_s_own_target_is_the_draft_that_nobody_typed(monkeypatch) -> None:
+    """The shipped head may be loaded on a public page too, and no other."""
+    monkeypatch.setattr(pair_panel, "plan_pair", lambda model, drafting, options: drafting)
+    with gr.Blocks():
+        public, local = (PairPanel(None, limits, None) for limits in (replace(PUBLIC, pairs="listed"), LOCAL))
+    for panel in (public, local):
+        assert panel._plan("embedded", "", "", "EAGLE-3 head") == specdec.Eagle3("embedded")
+    asked = ("Qwen3-8B <- DFlash", "", "", "DSpark head")
+    assert local._plan(*asked).describe()["text"] == "dspark:deepseek-ai/dspark_qwen3_8b_block7"
+    with pytest.raises(InvalidInput, match="only the pairs of its list"):
+        public._plan(*asked)
+
+
+def test_the_panel_says_what_the_models_of_a_pair_are() -> None:
+    said = pair_panel._preset_line("embedded")
+    assert "Target: a built-in story model (20 layers, 9.6M parameters). Draft: a smaller one (2 layers, 1.7M)." in said
+    assert "Draft: a head (1 layer, 1.5M)." in pair_panel._preset_line("embedded <- EAGLE-3 head")
+    said = pair_panel._preset_line("Qwen2.5-7B <- 0.5B")
+    assert "Target: Qwen/Qwen2.5-7B (7.6B parameters). Draft: Qwen/Qwen2.5-0.5B (494M)." in said
+
+
+def test_the_layers_of_the_shipped_pairs_are_those_of_their_files() -> None:
+    for preset in PRESETS:
+        if preset.target is None:
+            parts = ("target", "head" if preset.draft else "draft")
+            configs = (json.loads((EMBEDDED / part / "config.json").read_text()) for part in parts)
+            assert preset.layers == tuple(config["num_hidden_layers"] for config in configs)
 
 
 def test_nothing_can_be_typed_into_a_fixed_list() -> None:
