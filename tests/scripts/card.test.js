@@ -73,6 +73,15 @@ test("the picture has the colours of the page", () => {
     assert.equal(light.match(`--sd-${name}: ([^;]*);`)?.[1], colour, name);
 });
 
+test("the figure has the colour that it has on the page", () => {
+  const found = race();
+  assert.equal(cardOf(found, "https://a.org/").look, "muted");
+  Object.assign(found.verdict, { about: false, faster: true });
+  assert.equal(cardOf(found, "https://a.org/").look, "blue");
+  found.verdict.faster = false;
+  assert.equal(cardOf(found, "https://a.org/").look, "ink");
+});
+
 test("an address that only this machine can open is not named", () => {
   for (const own of ["http://localhost:7860/", "http://127.0.0.1:7860/?a=1", "http://[::1]:7860/"])
     assert.equal(nameOf(own), "specdec");

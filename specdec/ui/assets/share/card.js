@@ -35,7 +35,7 @@ export function cardOf(race, address) {
   const { machine, runs, day } = sourceOf(race);
   return {
     factor: factorOf(verdict),
-    faster: verdict.faster && !verdict.about,
+    look: verdict.about ? "muted" : verdict.faster ? "blue" : "ink", // as on the page
     sentence: [verdict.warning, verdict.sentence].filter(Boolean).join(" ").slice(0, 400),
     doubt: verdict.about
       ? firstSentence(verdict.notes.find(({ kind }) => verdict.doubts.includes(kind))?.text ?? "")[0]
@@ -106,8 +106,8 @@ export function drawCard(canvas, card, family) {
 }
 
 // The factor as large as it gets, and beside it the sentence in as many lines as it needs.
-function drawVerdict(pen, { factor, faster, sentence, doubt }, write, family) {
-  const wide = factor ? write(factor, LEFT - 4, 160, 132, { weight: 700, colour: faster ? BLUE : INK, width: 460 }) : 0;
+function drawVerdict(pen, { factor, look, sentence, doubt }, write, family) {
+  const wide = factor ? write(factor, LEFT - 4, 160, 132, { weight: 700, colour: COLOURS[look], width: 460 }) : 0;
   const x = factor ? LEFT + wide + 40 : LEFT;
   let size = 40;
   let lines;

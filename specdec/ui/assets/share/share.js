@@ -15,6 +15,8 @@ import { onTab, tabShown } from "../lib/tabs.js";
 
 const NOTHING = "Nothing to share yet. Measure something here or open results; then their link is here.";
 const OWN = "These links open only on this computer. To send a run, take the picture or the web page.";
+const OWN_RESULTS = "This link opens only on this computer. To send results, take the file.";
+const OWN_TAB = "This link opens only on this computer.";
 const NO_RESULTS = "What this tab shows has no link and no file of its own.";
 
 export class Share {
@@ -47,7 +49,7 @@ export class Share {
     const summary = el("summary", "sd-shareButton", "Share");
     this.node = el("details", "sd-share", "", [summary, (this.panel = el("div", "sd-sharePanel"))]);
     this.ofForm = served(section("These settings", this.settings.node));
-    const links = [...ownWords(), this.ofForm, section("This run", this.run.node, this.runWords)];
+    const links = [this.ofForm, section("This run", this.run.node, this.runWords), ...ownWords(OWN)];
     const file = section(
       "File",
       el("div", "sd-actions", "", [this.page, this.save, chooser, open]),
@@ -141,8 +143,8 @@ function fileName(race) {
   return `specdec-${new Date(race.begin.at * 1000).toISOString().slice(0, 19).replaceAll(":", "-")}`;
 }
 
-// That the links are of no use to others, where that is so.
-const ownWords = () => (isOwn(location.href) ? [served(el("p", "sd-hint sd-ownLinks", OWN))] : []);
+// That the links above are of no use to others, where that is so.
+const ownWords = (words) => (isOwn(location.href) ? [served(el("p", "sd-hint", words))] : []);
 
 // What a tab other than the race has to share.
 function partsOf(tab) {
@@ -152,13 +154,14 @@ function partsOf(tab) {
   if (!results) {
     const address = new Copyable("Link to this tab");
     address.set(linkWith({ tab }));
-    return [...ownWords(), section("This tab", el("p", "sd-hint", key ? NOTHING : NO_RESULTS), address.node)];
+    const words = el("p", "sd-hint", key ? NOTHING : NO_RESULTS);
+    return [section("This tab", words, address.node, ...ownWords(OWN_TAB))];
   }
   results.set(link, words);
+  const withFile = Object.keys(files ?? {}).length > 0;
   return [
-    ...ownWords(),
-    section("These results", results.node),
-    ...(Object.keys(files ?? {}).length ? [section("File", savers(files))] : []),
+    section("These results", results.node, ...ownWords(withFile ? OWN_RESULTS : OWN_TAB)),
+    ...(withFile ? [section("File", savers(files))] : []),
     ...(code ? [section("Code", ...codeFolds(code))] : []),
   ];
 }
