@@ -1,7 +1,7 @@
 // A page of recorded races without a server: the views of the served page, in a frame that needs no Gradio.
 import { mount as mountHow } from "../explain/how.js";
 import { fromBase64, inAddress, linkWith, tabInAddress } from "../lib/address.js";
-import { defineFigures, figureName } from "../lib/definitions.js";
+import { defineFigures } from "../lib/definitions.js";
 import { dayOf, el } from "../lib/dom.js";
 import { inflate } from "../lib/inflate.js";
 import { defineLanes, labelOf } from "../lib/lanes.js";
@@ -14,6 +14,8 @@ import { onRace } from "../race/current_race.js";
 import { LARGEST } from "../race/race.js";
 
 const TABS = { race: "Race", "how-it-works": "How it works" };
+// What a card says of the two shares of its speed-up.
+const SHARES = { measured: "from speculation itself", engine: "from our loop alone" };
 const LEDE = [
   "A small model ",
   el("span", "", "(the draft)"),
@@ -102,27 +104,31 @@ function tabOf(key, name, panel) {
 function cardOf(card) {
   const { title, pair, factor, about, baseline, synthetic, doubts, gain, engine, rates } = card;
   const grey = about || synthetic ? " about" : "";
-  const figure = el("span", `sd-cardFactor${grey}`, "", [
-    ...(about ? [el("small", "", "about ")] : []),
-    factor ?? "\u2013",
-    ...(factor ? [el("small", "", ` the speed of ${baseline}`)] : []),
-  ]);
-  const [runs, shares] = [card.runs === 1 ? "1 run" : `${card.runs} runs`, card.figures];
+  const runs = card.runs === 1 ? "1 run" : `${card.runs} runs`;
   const node = el("a", "sd-recordingCard", "", [
     el("strong", "", title || pair),
     ...(synthetic ? [el("span", "sd-cardMark", synthetic)] : title ? [el("span", "sd-cardFrom", pair)] : []),
-    figure,
+    el("span", `sd-cardFigures${grey}`, "", [
+      figureOf(
+        [...(about ? [el("small", "", "about ")] : []), factor ?? "\u2013"],
+        factor ? `the speed of ${baseline}` : "",
+      ),
+      ...Object.entries(SHARES).flatMap(([share, words]) =>
+        card.figures.filter(({ name }) => name === share).map(({ value }) => figureOf([value], words)),
+      ),
+    ]),
     ...(gain && rates?.generate && rates?.speculative
       ? [barsOf({ generate: 1, "speculative:0": engine, speculative: gain }, rates)]
       : [el("span", "", card.sentence)]),
-    el("span", "sd-cardShares", shares.map((one) => `${one.value} ${figureName(one)}`).join(" \u00b7 ")),
-    ...doubts.map((doubt) => el("span", "sd-cardShares", doubt)),
+    ...doubts.map((doubt) => el("span", "sd-cardDoubt", doubt)),
     el("span", "sd-cardFrom", [card.machine, dayOf(card.at), runs].join(" \u00b7 ")),
     el("span", "sd-cardOpen", "Watch it \u203a"),
   ]);
   node.href = linkWith({ recording: card.name }).replace(/^[^#]*/, "");
   return node;
 }
+
+const figureOf = (parts, words) => el("span", "sd-cardFigure", "", [el("b", "", "", parts), el("small", "", words)]);
 
 // The speeds of a recording's lanes, to scale. `gains`: how many times as fast as plain `generate` each lane is.
 function barsOf(gains, rates) {
