@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -92,7 +93,7 @@ _TEMPLATES = """
 <header class="sd-head"><div><h1>specdec</h1><p class="sd-pair">
 <button type="button" class="sd-word" data-word="pair">Pair</button> <span>{{ pair }}</span>
 <button type="button" class="sd-changePair" aria-controls="sd-change" aria-expanded="false">
-{{- change }}</button></p></div>
+{{- change }}</button></p><p class="sd-pairAside">Two servers race here, not this page's pair.</p></div>
 <p class="sd-lede">A small model <span>(the draft)</span> guesses, a large one <span>(the target)</span> checks all
 <span>guesses </span>at once. Same result, fewer waits.</p></header>
 {% endmacro %}
@@ -128,7 +129,8 @@ _TEMPLATES = """
 
 {% macro how_to_serve(title, text, commands, more) %}
 <h3 class="sd-title">{{ title }}</h3>{{ paragraph(text) }}
-{%- for name, command in commands %}<p class="sd-commandName">{{ name }}</p><pre class="sd-command">{{ command }}</pre>
+{%- for name, words in commands %}<p class="sd-commandName">{{ name }}</p><pre class="sd-command">
+{%- for space, option in words %}{{ space }}<span>{{ option }}</span>{% endfor %}</pre>
 {%- endfor -%}
 {{ paragraph(more) }}
 {% endmacro %}
@@ -237,8 +239,21 @@ def server_states(found: Iterable[ServerCard]) -> str:
 
 
 def how_to_serve(title: str, text: str, commands: Iterable[tuple[str, str]], more: str) -> str:
-    """How servers are started: commands with their names, between two paragraphs."""
-    return _HTML.how_to_serve(title, text, list(commands), more).strip()
+    """How servers are started: commands with their names, between two paragraphs.
+
+    A narrow screen breaks a command only between its options.
+    """
+    parts = [(name, _options(command)) for name, command in commands]
+    return _HTML.how_to_serve(title, text, parts, more).strip()
+
+
+def _options(command: str) -> list[tuple[str, str]]:
+    """The options of a command, each after the space or the line break before it. An indent belongs to its option."""
+    found: list[tuple[str, str]] = []
+    for line in command.split("\n"):
+        first, *others = re.findall(r"( ?)((?:^ +)?(?:(?! --).)+)", line)
+        found += [("\n" * bool(found) + first[0], first[1]), *others]
+    return found
 
 
 def your_own(command: str, space: str | None) -> str:

@@ -10,6 +10,7 @@ from specdec.servers.address import Address
 from specdec.ui.jobs.limits import PUBLIC
 
 pytestmark = pytest.mark.xdist_group("browser")
+NUMBERS = ("tokens", "temperature", "model")
 
 
 def raced(page) -> None:
@@ -24,6 +25,9 @@ def test_two_servers_are_checked_raced_and_looked_at(page) -> None:
     with StandIn("plain") as plain, StandIn("vllm") as other:
         go_to(page, "Your server")
         assert "vllm serve MODEL --port 8001" in text(page, "#sd-server-help")
+        assert not page.is_visible(".sd-pair") and "Two servers race here" in text(page, ".sd-head")
+        tops = {page.locator(f"#sd-server-{name} input").first.bounding_box()["y"] for name in NUMBERS}
+        assert len(tops) == 1, "all in one line"
         page.fill("#sd-server-plain input", other.url)
         page.fill("#sd-server-spec input", plain.url)
         page.click("#sd-server-check")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from html import unescape
 from types import SimpleNamespace
 
 import pytest
@@ -47,3 +49,12 @@ def test_empty_fragments_are_empty() -> None:
     assert html.status("") == "" and "<progress" not in html.status("a") and 'value="0.250"' in html.status("a", 0.25)
     assert "sd-factor" not in html.verdict_html("a")
     assert "<details" not in html.verdict_html("a", None, ["one note"]), "there is nothing to open"
+
+
+def test_a_command_is_shown_as_it_is_typed_and_its_options_stay_whole() -> None:
+    command = "serve MODEL --port 8000 --long-option it's \\\n  --json '{\"a\": 5}'"
+    made = html.how_to_serve("t", "before", [("one", command)], "after")
+    shown = re.search('<pre class="sd-command">(.*?)</pre>', made, re.DOTALL)[1]
+    assert unescape(re.sub("<.*?>", "", shown)) == command
+    options = [unescape(option) for option in re.findall("<span>(.*?)</span>", shown, re.DOTALL)]
+    assert options == ["serve MODEL", "--port 8000", "--long-option it's \\", "  --json '{\"a\": 5}'"]

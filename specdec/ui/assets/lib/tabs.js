@@ -15,6 +15,7 @@ window.addEventListener("hashchange", () => (pressed = false), true);
 // Called by Gradio when a tab has opened.
 export function tabOpened(name) {
   open = name;
+  document.body.dataset.tab = name; // for the style
   if (name !== tabInAddress()) {
     if (pressed && reported) addTab(name);
     else openTab();
