@@ -34,7 +34,7 @@ def test_no_serious_accessibility_fault(browser, address, theme: str, width: int
         page.wait_for_selector(".sd-codeFold")
         found |= violations(page, axe_module, ".sd-sharePanel")
         page.keyboard.press("Escape")
-        for tab in ("Benchmark", "Lossless?", "Best gamma"):
+        for tab in ("Your server", "Benchmark", "Lossless?", "Best gamma"):
             go_to(page, tab)
             found |= violations(page, axe_module)
         unfold(page, "#sd-gamma-settings")

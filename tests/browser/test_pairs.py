@@ -209,7 +209,7 @@ def test_the_panel_shows_few_ways_to_draft_and_load_is_near(browser, address):
         ways.filter(has_text="Early exit").click()
         page.wait_for_function(f"{loads} < innerHeight && {loads} > 0")
         assert ways.count() == 5 and page.locator("#sd-method label:has-text('Early exit') input").is_checked()
-        ways.filter(has_text="Prompt lookup").click()
+        ways.filter(has_text="Prompt lookup").first.click()
         page.wait_for_selector("#sd-method label:has-text('Early exit')", state="hidden")
 
 

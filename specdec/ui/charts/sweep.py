@@ -72,7 +72,8 @@ def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int, 
         range=[-0.5, longest + 0.5], dtick=2 if longest > 8 else 1, showticklabels=True, title_text=ALONG
     )
     figure.update_xaxes(title_standoff=4)
-    return _one_below_the_other(figure, charts)
+    # The first chart has a grid of its own.
+    return _one_below_the_other(figure, charts).update_yaxes(showgrid=False, row=1, col=1)
 
 
 def _one_below_the_other(figure: go.Figure, charts: Sequence[Chart]) -> go.Figure:
@@ -132,11 +133,9 @@ def _add_gains(
 
 def _add_grid(figure: go.Figure, low: float, top: float, levels: Sequence[float]) -> None:
     """The grid of the first chart. A level line is no grid line, so none of these is drawn close to one."""
-    step = _step((top - low) / 4)
+    step = _step((top - low) / 6)
     ticks = [step * n for n in range(ceil(low / step), floor(top / step) + 1)]
-    figure.update_yaxes(
-        tickvals=ticks, ticktext=[f"{tick:g}" for tick in (round(t, 6) for t in ticks)], showgrid=False, row=1, col=1
-    )
+    figure.update_yaxes(tickvals=ticks, ticktext=[f"{round(tick, 6):g}" for tick in ticks], row=1, col=1)
     near = 7 * (top - low) / FIRST  # seven pixels
     for tick in ticks:
         if all(abs(tick - level) > near for level in levels):

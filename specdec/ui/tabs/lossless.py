@@ -58,9 +58,8 @@ METHOD = (
 )
 DRAWS, DRAWS_PUBLIC = 500, 200  # of each sample, unless somebody chooses another number
 LOOK_AT = (
-    "Each group of bars is one way in which \u201c{prompt}\u201d goes on, and how often it was drawn: by plain "
-    "generate (hollow), by the tested lane (blue), and by a version that is lossy on purpose (hatched). If nothing is "
-    "lost, the blue bar ends above its grey band in 19 of 20 groups. The hatched one often ends elsewhere."
+    "How often each sample goes on from \u201c{prompt}\u201d in these ways. If nothing is lost, the blue bar ends "
+    "above its grey band in 19 of 20 groups; the hatched one, lossy on purpose, often does not."
 )
 _LOOK = html.paragraph(LOOK_AT.format(prompt=PROMPT))
 _KEPT = Kept("recorded_lossless.json", read_losslessness, read_losslessness, losslessness_text)
@@ -155,7 +154,7 @@ class LosslessTab:
 def _size(draws: float | None) -> tuple[str, int, int]:
     """The work of a test, for the estimate beside Start."""
     count = integer("Draws", draws)
-    work = f"{SAMPLES} \u00d7 {count:,} continuations of {TOKENS} tokens, and a test step by step"
+    work = f"{SAMPLES} samples of {count:,} continuations, and a test step by step"
     return work, PARTS * count, TOKENS
 
 

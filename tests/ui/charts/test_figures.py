@@ -183,6 +183,19 @@ def test_the_lines_of_a_sweep_have_names_and_no_legend_is_needed() -> None:
     assert abs(notes["plain"].y - notes["auto"].y) >= 0.99 * LINE * (top - low) / FIRST
 
 
+@pytest.mark.parametrize("auto", [1.02, 2.0, 2.01, 9.7])
+def test_no_grid_line_of_a_sweep_is_beside_a_level_line(auto: float) -> None:
+    """A dotted line on a grid line is hard to see. The number on the axis stays."""
+    ran = [trial(0, BASELINE, plain(2.0)), trial(0, LOOP, loop(2.0 / 3))]
+    ran.append(trial(0, LaneConfig("speculative", "auto"), loop(2.0 / auto)))
+    figure = sweep_figure(sweep_rows(summarise(ran), one_pass=False), None, 16, one_pass=False)
+    axis, lines = figure.layout.yaxis, [shape.y0 for shape in figure.layout.shapes]
+    assert lines[-2:] == [1.0, pytest.approx(auto)], "plain and auto"
+    pixels = FIRST / (axis.range[1] - axis.range[0])
+    assert all(abs(grid - level) * pixels > 7 for grid in lines[:-2] for level in lines[-2:])
+    assert 3 <= len(axis.tickvals) <= 7 and not axis.showgrid and {*lines[:-2]} < {*axis.tickvals}
+
+
 def titles(figure: Any) -> dict[str, str]:
     """The title above each chart of a column, with its key."""
     notes = [note for note in figure.layout.annotations if note.yref == "paper" and note.text.startswith("<b")]
