@@ -13,12 +13,13 @@ from plotly.subplots import make_subplots
 
 from specdec.report.judge import Judgement
 from specdec.report.sweep import SweepRow
-from specdec.ui.charts.figures import BLUE, FAINT, GREY, LINE, ORANGE, add_title, bars, coloured, styled
+from specdec.ui.charts.figures import BLUE, GREY, LINE, ORANGE, add_title, bars, coloured, styled
 from specdec.ui.charts.labels import apart
 
 ALONG = "Draft length \u03b3 (guesses per round)"
 # Pixels: the axes' rectangle of the first chart and of the others, and below each its axis with numbers and name.
 FIRST, SMALL, AXIS = 200, 76, 58
+GRID = "rgba(128, 128, 128, 0.16)"  # about as the grid of the other charts, in both themes
 RIGHT = 46  # pixels right of the charts, for the names of the two level lines
 
 
@@ -139,7 +140,7 @@ def _add_grid(figure: go.Figure, low: float, top: float, levels: Sequence[float]
     near = 7 * (top - low) / FIRST  # seven pixels
     for tick in ticks:
         if all(abs(tick - level) > near for level in levels):
-            figure.add_hline(y=tick, line={"color": FAINT, "width": 1}, layer="below", row=1, col=1)
+            figure.add_hline(y=tick, line={"color": GRID, "width": 1}, layer="below", row=1, col=1)
 
 
 def _step(least: float) -> float:
