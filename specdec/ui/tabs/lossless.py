@@ -154,7 +154,7 @@ class LosslessTab:
 def _size(draws: float | None) -> tuple[str, int, int]:
     """The work of a test, for the estimate beside Start."""
     count = integer("Draws", draws)
-    work = f"{SAMPLES} samples of {count:,} continuations, and a test step by step"
+    work = f"{SAMPLES} \u00d7 {count:,} draws and a test of steps"
     return work, PARTS * count, TOKENS
 
 
