@@ -197,7 +197,10 @@ def _measure(
             raise
         ended = error  # what was measured before it is shown
     last = servers[-1]
-    written = export_trials(arguments.export, _about(last.facts(answers[last.name])), plan, found, None)
+    facts = last.facts(answers[last.name])
+    if len(servers) > 2:  # each has its own number of guesses, by its row
+        facts["server"]["guesses"] = None
+    written = export_trials(arguments.export, _about(facts), plan, found, None)
     _print_table(console, servers, configs, found, plan)
     if ended:
         raise ended

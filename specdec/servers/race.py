@@ -67,6 +67,11 @@ def configs_of(servers: Sequence[Server], guesses: Mapping[str, int]) -> dict[st
     """
     found = {servers[0].name: BASELINE}
     for server in servers[1:]:
+        if server.speculation is False or guesses.get(server.name) == 0:
+            raise InvalidInput(
+                f"The server {server.name} does not speculate; a measurement over prompts compares servers that do "
+                "with the plain one, which is named first."
+            )
         if server.name not in guesses:
             raise InvalidInput(
                 f"The server {server.name} does not tell how many guesses a step makes; name it by that number, such "

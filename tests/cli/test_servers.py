@@ -80,3 +80,25 @@ def test_what_was_measured_before_a_server_died_is_shown(tmp_path) -> None:
         assert ended.returncode == 1 and "The server fast broke the connection" in ended.stderr
         assert "Each row shows its median run" in " ".join(ended.stdout.split())
         assert 6 <= len(json.loads(file.read_text())["trials"]) < 18
+
+
+def test_a_second_plain_server_has_no_row(tmp_path) -> None:
+    prompts = tmp_path / "one.jsonl"
+    prompts.write_text('{"prompt": "Once upon"}')
+    with StandIn("plain") as plain, StandIn("plain") as other, StandIn("text") as silent:
+        words = ["servers", f"plain={plain.url}", "--prompts", prompts, "--tokens", "32"]
+        ended = specdec_command(*words, f"5={other.url}")
+        assert ended.returncode == 1 and "The server 5 does not speculate" in ended.stderr
+        ended = specdec_command(*words, f"0={silent.url}")
+        assert ended.returncode == 1 and "The server 0 does not speculate" in ended.stderr
+
+
+def test_files_of_several_servers_say_of_each_how_many_guesses_it_makes(tmp_path) -> None:
+    prompts, file = tmp_path / "one.jsonl", tmp_path / "found.md"
+    prompts.write_text('{"prompt": "Once upon"}')
+    with StandIn("plain") as plain, StandIn("text") as first, StandIn("vllm") as second:
+        words = [f"plain={plain.url}", f"2={first.url}", f"fast={second.url}", "--prompts", prompts, "--tokens", "32"]
+        assert specdec_command("servers", *words, "--runs", "1", "--export", file).returncode == 0
+    text = file.read_text()
+    assert "vLLM 0.32.0 \u00b7 speculates\n" in text and "up to 4" not in text
+    assert [line.split(" | ")[2] for line in text.splitlines() if line.startswith("| 1 |")] == ["", "2", "4"]
