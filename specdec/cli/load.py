@@ -14,7 +14,7 @@ from specdec.cli.exports import write_exports
 from specdec.cli.output import Output, console_of, prompt_of
 from specdec.cli.parsers.load import CHART, CONTEXTS
 from specdec.cli.parsers.shared import params_of
-from specdec.cli.servers import asked_of, split
+from specdec.cli.servers import asked_of, gathered, split
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.lanes.table import require_runs
@@ -70,15 +70,12 @@ def _servers(console: Output, arguments: Namespace) -> bool:
         names = list(lanes_of(servers))
         guesses = {server.name: server.ask(asked[0]).most_guesses for server in servers} | {names[0]: 0}
         found: list[LoadRun] = []
-        ended: BaseException | None = None
-        try:
-            for run in under_load(servers, asked, levels, arguments.runs):
-                found.append(run)
-                console.print(
-                    f"{run.at_once} at once, {run.server}, run {run.run + 1}: {run.rate:.0f} tokens/s", style="dim"
-                )
-        except (SpecdecError, KeyboardInterrupt) as error:
-            ended = error  # what was measured before it is shown
+
+        def tell(run: LoadRun) -> None:
+            said = f"{run.at_once} at once, {run.server}, run {run.run + 1}: {run.rate:.0f} tokens/s"
+            console.print(said, style="dim")
+
+        ended = gathered(under_load(servers, asked, levels, arguments.runs), found, tell)
     rows = load_rows(found, names)
     if ended and not rows:
         raise ended

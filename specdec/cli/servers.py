@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from specdec.cli.exports import export_race, export_trials
 from specdec.cli.output import STYLES, Output, console_of, legend, prompt_of
@@ -35,6 +36,9 @@ from specdec.servers.lane import MACHINE, Server
 from specdec.servers.race import against, configs_of, lanes_of, race_on_servers, server_trials
 from specdec.servers.tokens import ServerTokens
 from specdec.text import whole_text
+
+Step = TypeVar("Step")
+Run = dict[str, list[Event]]  # the events of each server by its name
 
 
 def main(arguments: Namespace) -> None:
@@ -82,6 +86,23 @@ def _prompts(arguments: Namespace, rest: Sequence[str]) -> list[PromptItem]:
     return read_prompts(arguments.prompts)
 
 
+def gathered(steps: Iterable[Step], found: list[Step], tell: Callable[[Step], None]) -> BaseException | None:
+    """Add each step to ``found`` when it ends, and tell it.
+
+    Returns the failure of a server, or the Ctrl-C, that ended them early: whoever has shown what was measured before it
+    raises it. Raises it at once if there is nothing to show.
+    """
+    try:
+        for step in steps:
+            found.append(step)
+            tell(step)
+    except (SpecdecError, KeyboardInterrupt) as error:
+        if not found:
+            raise
+        return error
+    return None
+
+
 def asked_of(arguments: Namespace, params: SamplingParams, prompt: str) -> Asked:
     return Asked(message_of(prompt, arguments.chat), params, arguments.seconds)
 
@@ -93,14 +114,20 @@ def _race(
     asked, tokens, began = asked_of(arguments, params, prompt), ServerTokens(), time.perf_counter()
     names = list(lanes_of(servers))
     plain, others = names[0], names[1:]
-    runs: list[dict[str, list[Event]]] = []
+    runs: list[Run] = []
     verdicts: dict[str, Verdict] = {}
     text_of = Recorder(tokens).text_of
-    while not runs or _another(arguments.runs, len(runs), verdicts.values(), time.perf_counter() - began):
-        console.print(f"Run {len(runs) + 1} ..." if runs else "Warming up, then run 1 ...", style="dim")
-        runs.append(dict(race_on_servers(servers, asked, tokens, len(runs))))
+
+    def races() -> Iterator[Run]:
+        while not runs or _another(arguments.runs, len(runs), verdicts.values(), time.perf_counter() - began):
+            console.print(f"Run {len(runs) + 1} ..." if runs else "Warming up, then run 1 ...", style="dim")
+            yield dict(race_on_servers(servers, asked, tokens, len(runs)))
+
+    def judge(_: Run) -> None:
         for name in others:
             verdicts[name] = race_verdict([against(plain, name, run) for run in runs], text_of=text_of)
+
+    ended = gathered(races(), runs, judge)
     written = True
     for name in others:
         lanes = [against(plain, name, run) for run in runs]
@@ -110,6 +137,8 @@ def _race(
         finished = _finished(arguments, params, prompt, lanes, verdicts[name], tokens)
         files = [path if len(others) == 1 else path.with_stem(f"{path.stem}-{name}") for path in arguments.export]
         written &= export_race(files, finished)
+    if ended:
+        raise ended
     return written
 
 
@@ -187,15 +216,11 @@ def _measure(
     configs = configs_of(servers, guesses)
     plan = Plan(items, tuple(configs.values()), params, arguments.runs or RUNS, choice)
     found: list[Trial] = []
-    ended: BaseException | None = None
-    try:
-        for trial in server_trials(servers, plan, configs, arguments.seconds):
-            found.append(trial)
-            console.print(f"{len(found)} of {len(plan)} calls", style="dim")
-    except (SpecdecError, KeyboardInterrupt) as error:
-        if not found:
-            raise
-        ended = error  # what was measured before it is shown
+
+    def tell(_: Trial) -> None:
+        console.print(f"{len(found)} of {len(plan)} calls", style="dim")
+
+    ended = gathered(server_trials(servers, plan, configs, arguments.seconds), found, tell)
     last = servers[-1]
     facts = last.facts(answers[last.name])
     if len(servers) > 2:  # each has its own number of guesses, by its row

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from specdec.cli.output import console_of, prompt_of
 from specdec.cli.parsers.shared import grammar_of
-from specdec.cli.servers import asked_of, split
+from specdec.cli.servers import Run, asked_of, gathered, split
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
@@ -26,16 +26,20 @@ def main(arguments: Namespace) -> None:
         require_runs(arguments.runs)
         params = SamplingParams(max_new_tokens=arguments.tokens, grammar=grammar_of(arguments))
         measure = _servers if any(named_addresses(arguments.words)) else _pair
-        runs, text_of = measure(arguments, params)
+        runs, text_of, ended = measure(arguments, params)
     except SpecdecError as error:
         raise refused(error, OPTIONS) from error
     verdict = race_verdict(runs, text_of=text_of)
     console.print(verdict.sentence, style="bold")
     for cause in verdict.why.get("causes", []) if verdict.why else []:
         console.print(f"- {cause}")
+    if isinstance(ended, SpecdecError):
+        raise refused(ended, OPTIONS) from ended
+    if ended:
+        raise ended
 
 
-Measured = tuple[Sequence[LaneEvents], Callable[[int], str]]
+Measured = tuple[Sequence[LaneEvents], Callable[[int], str], BaseException | None]
 
 
 def _servers(arguments: Namespace, params: SamplingParams) -> Measured:
@@ -45,8 +49,10 @@ def _servers(arguments: Namespace, params: SamplingParams) -> Measured:
     asked, tokens = asked_of(arguments, params, prompt_of(rest[0])), ServerTokens()
     with connected(named, arguments.model) as servers:
         plain, other = lanes_of(servers)
-        runs = [dict(race_on_servers(servers, asked, tokens, made)) for made in range(arguments.runs)]
-    return [against(plain, other, run) for run in runs], Recorder(tokens).text_of
+        races = (dict(race_on_servers(servers, asked, tokens, made)) for made in range(arguments.runs))
+        runs: list[Run] = []
+        ended = gathered(races, runs, lambda _: None)
+    return [against(plain, other, run) for run in runs], Recorder(tokens).text_of, ended
 
 
 def _pair(arguments: Namespace, params: SamplingParams) -> Measured:
@@ -64,4 +70,4 @@ def _pair(arguments: Namespace, params: SamplingParams) -> Measured:
     prompt = message_of(prompt_of(arguments.words[0]), arguments.chat)
     pair = pair_of(arguments)
     events = flat(race(pair, prompt, gamma=arguments.gamma, params=params, runs=arguments.runs))
-    return in_runs(events, DEFAULT_KEYS), Recorder(pair.tokenizer).text_of
+    return in_runs(events, DEFAULT_KEYS), Recorder(pair.tokenizer).text_of, None

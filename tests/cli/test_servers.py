@@ -82,6 +82,15 @@ def test_what_was_measured_before_a_server_died_is_shown(tmp_path) -> None:
         assert 6 <= len(json.loads(file.read_text())["trials"]) < 18
 
 
+@pytest.mark.parametrize(("command", "said"), [("servers", "(2 runs: "), ("why", "of tested guesses are kept")])
+def test_the_runs_of_a_race_before_a_server_died_are_judged(command, said) -> None:
+    with StandIn("plain") as plain, Dying(3) as other:  # a warm-up and two runs
+        words = [f"plain={plain.url}", f"fast={other.url}", "Once upon", "--tokens", "48", "--runs", "4"]
+        ended = specdec_command(command, *words)
+    assert ended.returncode == 1 and "The server fast broke the connection" in ended.stderr
+    assert said in ended.stdout
+
+
 def test_a_second_plain_server_has_no_row(tmp_path) -> None:
     prompts = tmp_path / "one.jsonl"
     prompts.write_text('{"prompt": "Once upon"}')
