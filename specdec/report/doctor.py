@@ -26,10 +26,14 @@ COPIES = 0.05  # of the time spent on rolling back recurrent state
 CAUSES = {
     "busy": "The machine was busy, so the figures are uncertain. Run it again while nothing else runs.",
     "short text": "The text is too short to tell. Ask for more tokens.",
+    "no speculation": "No guess was asked for. Choose a draft length of 1 or more, or a server that speculates.",
+    "untold": "The server does not tell its rounds, so what limits it is not known. vLLM tells them if it was started "
+    "with --per-request-spec-decode-metrics detailed, llama.cpp with --slots, SGLang with --stream-interval 1.",
     "no guesses": "The draft made no guesses. Lookup finds none where the text does not repeat itself: use a draft "
     "model, or a head of this target.",
-    "never kept": "Of {tested} tested guesses {alpha} are kept, too few for a draft that fits. Check that it was made "
-    "for this very target and that both use one chat template: a wrong hidden state, norm or window looks like this.",
+    "never kept": "Of {tested} tested guesses {all_kept} are kept, too few for a draft that fits. Check that it was "
+    "made for this very target and that both use one chat template: a wrong hidden state, norm or window looks like "
+    "this.",
     "always kept": "All {tested} tested guesses are kept. Check that the draft is not the target itself; if it is not, "
     "a longer draft length may pay.",
     "few kept": "{alpha} of tested guesses are kept, too few for what a round costs. Use a draft that agrees with the "
@@ -82,7 +86,13 @@ class _Facts:
 
     @property
     def alpha(self) -> float | None:
-        return self.drafting.alpha
+        """Of the shown run, as beside it; ``drafting.alpha`` is that of all runs."""
+        return self.run.lane.alpha
+
+    @property
+    def told(self) -> bool:
+        """Whether guesses were made and are known."""
+        return bool(self.drafting.drafted)
 
     @property
     def guessing(self) -> float | None:
@@ -119,7 +129,8 @@ class _Facts:
         later = kept[place - 1] / tested[place - 1] if len(tested) >= place and tested[place - 1] else None
         return {
             "tested": f"{self.tested:,}",
-            "alpha": numbers.percent(self.alpha, 1 if self.alpha is not None and 0 < self.alpha < 0.01 else 0),
+            "alpha": numbers.percent(self.alpha),
+            "all_kept": numbers.percent(self.drafting.alpha, 1 if 0 < (self.drafting.alpha or 0.0) < 0.01 else 0),
             "first": numbers.percent(kept[0] / tested[0] if tested and tested[0] else None),
             "later": numbers.percent(later),
             "place": str(place),
@@ -130,12 +141,13 @@ class _Facts:
             "copies": numbers.percent(self.copies),
             "outside": numbers.percent(lane.overhead_share),
             "cost": numbers.number(self.found.round_cost or self.run.round_cost),
-            "tokens": numbers.number(self.drafting.mean_acceptance_length),
+            "tokens": numbers.number(lane.mean_acceptance_length),
         }
 
 
 def _unkept(facts: _Facts) -> bool:
-    return facts.tested >= ENOUGH and facts.alpha is not None and facts.alpha < NEVER
+    alpha = facts.drafting.alpha
+    return facts.tested >= ENOUGH and alpha is not None and alpha < NEVER
 
 
 def _too_few(facts: _Facts) -> bool:
@@ -144,17 +156,29 @@ def _too_few(facts: _Facts) -> bool:
     return facts.losing and not _unkept(facts) and alpha is not None and needed is not None and alpha < needed
 
 
+def _short(facts: _Facts) -> bool:
+    """Whether there is no speed, or every round with guesses was cut by the end of the text."""
+    cut = facts.told and facts.drafting.mean_acceptance_length is None
+    return cut or facts.found.kind in (Kind.TOO_FEW_TOKENS, Kind.NO_TOKEN)
+
+
+def _untold(facts: _Facts) -> bool:
+    return facts.found.on_servers and facts.drafting.drafted is None and not _short(facts)
+
+
 def _round_costs(facts: _Facts) -> bool:
-    cost, tokens = facts.run.round_cost, facts.drafting.mean_acceptance_length
-    return facts.found.on_servers and cost is not None and tokens is not None and cost > tokens
+    cost, tokens = facts.run.round_cost, facts.run.lane.mean_acceptance_length
+    return facts.found.on_servers and facts.told and cost is not None and tokens is not None and cost > tokens
 
 
 RULES: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
     ("busy", lambda f: f.found.kind is Kind.BUSY or bool({Doubt.BUSY, Doubt.STALL} & set(f.found.doubts))),
-    ("short text", lambda f: f.found.kind in (Kind.TOO_FEW_TOKENS, Kind.NO_TOKEN)),
+    ("short text", _short),
+    ("no speculation", lambda f: f.found.kind is Kind.NO_GUESSES),
+    ("untold", _untold),
     ("no guesses", lambda f: f.found.kind is Kind.NOTHING_GUESSED),
     ("never kept", _unkept),
-    ("always kept", lambda f: f.tested >= 5 * ENOUGH and f.alpha == ALWAYS and not f.obeys),
+    ("always kept", lambda f: f.tested >= 5 * ENOUGH and f.drafting.alpha == ALWAYS and not f.obeys),
     ("few kept", _too_few),
     ("later places", lambda f: f.fall is not None and not _unkept(f)),
     ("guesses cost", lambda f: (f.guessing or 0.0) > (PART if f.losing else 2 * PART)),

@@ -193,7 +193,7 @@ def _cells(row: LoadRow) -> list[str]:
         numbers.times(row.gains, row.gain) if row.gains else "",
         numbers.number(1000 * median(seconds)) if seconds else "",
         numbers.number(1000 * _at(seconds, 0.95)) if seconds else "",
-        numbers.seconds(median(row.shown.first_seconds)),
+        f"{median(row.shown.first_seconds):.3f}\u00a0s",  # a small model's is shorter than 0.01 s
         numbers.percent(counts.accepted / counts.drafted) if counts and counts.drafted else "",
     ]
 

@@ -41,7 +41,7 @@ HEADLINES = {
     "from our loop ({engine}x); speculation itself pays ({speculation}x).",
     Kind.BUSY: "{Subject} runs at about {times}x the speed of {plain}.",
     Kind.NOISY: "{Subject} runs at about {times}x the speed of {plain}{runs}.",
-    Kind.NO_GUESSES: "\u03b3 0 makes no guesses: this is {loop} against {plain}, {times}x{runs}.",
+    Kind.NO_GUESSES: "{Unguessed}: this is {loop} against {plain}, {times}x{runs}.",
     Kind.NOTHING_GUESSED: "The draft made no guesses: this is {loop} against {plain}, {times}x{runs}.",
     Kind.TOO_FEW_TOKENS: "Too few tokens to compare.",
     Kind.NO_TOKEN: "No token was written.",
@@ -100,7 +100,7 @@ REASONS = {
     )
     * 3,
     Reason.CUT: ("The text is short, and the rounds that its end cuts short yield less than they cost.",) * 3,
-    Reason.UNKNOWN: ("The reason is not known: this lane does not report what its guesses cost.",) * 3,
+    Reason.UNKNOWN: ("The reason is not known: {teller} does not tell what its guesses cost.",) * 3,
 }
 
 ADVICE = {
@@ -373,6 +373,8 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "most": str(found.gamma + 1) if isinstance(found.gamma, int) else "\u2013",
         "units": "target passes" if found.split else f"tokens of {base}",
         "rival": "our loop without a draft" if found.split else base,
+        "Unguessed": "The other server does not speculate" if found.on_servers else "\u03b3 0 makes no guesses",
+        "teller": "a server" if found.on_servers else "this lane",
         "plain": base, "loop": "the other server" if found.on_servers else "our loop",
         "A_guess": "A draft (one pass, whatever its length)" if found.one_pass else "A guess",
         "Drafting": "A draft is one pass, whatever \u03b3 is; it" if found.one_pass else "Drafting a guess",

@@ -14,14 +14,12 @@ NOTICEABLE = 0.03  # share of time; smaller terms are not mentioned
 SHORT = 0.95  # guesses per round / gamma; below this, drafts were noticeably short
 
 
-def of_race(found: Judgement, causes: Sequence[str]) -> Why | None:
+def of_race(found: Judgement, causes: Sequence[str]) -> Why:
     """The explanation of a race: a title, a paragraph, what limits the lane and, if our loop ran, figures and steps.
 
-    Where costs are not known, as on servers, it is ``causes`` alone.
+    Where costs are not known, as on servers or of a text that is too short, it is ``causes`` alone.
     """
-    if found.gain is None:
-        return None
-    if not found.guesses or found.c is None or found.tokens is None:
+    if found.gain is None or not found.guesses or found.c is None or found.tokens is None:
         return {"title": sentences.WHY, "text": "", "figures": [], "steps": [], "causes": list(causes)}
     return {
         "causes": list(causes),

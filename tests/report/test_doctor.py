@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from judged import drafting, plain
 
 from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import Metrics
 from specdec.report.doctor import CAUSES, RULES, diagnose
 from specdec.report.judge import Doubt, Judgement, Kind
+from specdec.report.race_verdict import race_verdict
 
 PLAIN = Metrics(
     new_tokens=101, target_passes=100, accepted=0, rejected=0, discarded=0, mean_acceptance_length=1.0,
@@ -41,6 +43,9 @@ SLOWER = {"kind": Kind.SLOWER, "gain": 0.8}
         ("busy", {"kind": Kind.BUSY}, {}),
         ("busy", {"doubts": (Doubt.STALL,)}, {}),
         ("short text", {"kind": Kind.TOO_FEW_TOKENS}, {}),
+        ("short text", {}, {"mean_acceptance_length": None}),
+        ("no speculation", {"kind": Kind.NO_GUESSES}, {"accepted": 0, "rejected": 0, "discarded": 0, "alpha": None}),
+        ("untold", {"on_servers": True}, {"accepted": None, "rejected": None, "discarded": None, "alpha": None}),
         ("no guesses", {"kind": Kind.NOTHING_GUESSED, "alpha": None}, {"accepted": 0, "rejected": 0, "alpha": None}),
         ("never kept", SLOWER, {"accepted": 1, "rejected": 60, "alpha": 1 / 61, "kept_at": (1,), "tested_at": (61,)}),
         ("always kept", {}, {"accepted": 100, "rejected": 0, "alpha": 1.0}),
@@ -57,6 +62,25 @@ SLOWER = {"kind": Kind.SLOWER, "gain": 0.8}
 def test_each_cause_is_named_by_its_figures(cause: str, found: dict[str, Any], lane: dict[str, Any]) -> None:
     assert cause in causes(found, lane)
     assert causes() == ["none"], "and a good race has none of them"
+
+
+def test_of_a_server_nothing_is_said_that_it_does_not_tell() -> None:
+    """Its rounds are pieces of its text, so their cost is that of no guesses; nor is a dash put for a figure."""
+    slow = {"decode_seconds": 3.0, "mean_acceptance_length": 1.0, "alpha": None}
+    untold, plain = ({"accepted": n, "rejected": n, "discarded": n} for n in (None, 0))
+    assert causes(SLOWER | {"on_servers": True}, slow | untold) == ["untold"]
+    assert causes(SLOWER | {"on_servers": True, "kind": Kind.NO_GUESSES}, slow | plain) == ["no speculation"]
+
+
+def test_a_share_is_that_of_the_run_beside_it() -> None:
+    run, every = RunMetrics(PLAIN, replace(LANE, alpha=0.5)), replace(LANE, alpha=0.7)
+    (note,) = diagnose(FOUND, run, every)
+    assert note.text.startswith("Nothing stands out: 50\u00a0% of tested guesses")
+
+
+def test_a_race_that_is_too_short_has_its_cause() -> None:
+    runs = [{"generate": plain(1.0, text=(10,)), "speculative": drafting(4, (4,), 0.1, 1.0, text=(10,))}]
+    assert race_verdict(runs).why["causes"] == ["The text is too short to tell. Ask for more tokens."]
 
 
 def test_under_a_grammar_no_cause_asks_for_what_cannot_help() -> None:

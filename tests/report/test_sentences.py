@@ -102,6 +102,22 @@ def test_the_needed_acceptance_is_hedged_where_the_gain_contradicts_it(speculati
     assert ("are needed" in text, "if guesses were kept independently" in text) == (flat, not flat)
 
 
+def test_no_sentence_on_servers_speaks_of_a_pair_on_this_machine() -> None:
+    """Their plain lane is a server, no loop of ours is between them, and neither tells its passes."""
+    served = replace(UNSPLIT, on_servers=True, runs=5, spread=(1.1, 1.3), c=None, needed_alpha=None, cost=None)
+    for kind in Kind:
+        found = replace(served, kind=kind, reason=Reason.UNKNOWN)
+        if kind.endswith(("gains", "loses", "perhaps", "by_engine")) or kind in (
+            Kind.FASTER,
+            Kind.UNCLEAR,
+            Kind.SLOWER,
+        ):
+            continue  # they need our loop
+        said = [sentences.headline(found, **RACE, **SWEEP), *texts(sentences.notes(found))]
+        for local in ("plain generate", "our loop", "this lane", "\u03b3 0"):
+            assert not any(local in sentence.lower() for sentence in said), said
+
+
 @pytest.mark.parametrize("table", [sentences.HEADLINES, sentences.REASONS, sentences.ADVICE, sentences.DOUBTS])
 def test_every_kind_has_its_row(table: dict) -> None:
     kinds = type(next(iter(table)))
