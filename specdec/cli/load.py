@@ -84,7 +84,8 @@ def _servers(console: Output, arguments: Namespace) -> bool:
     if ended:
         said.append(ENDED.format(made=len(found), planned=planned))
     record = {"rows": records, "runs": [asdict(run) for run in found], "planned_runs": planned}
-    written = _written(arguments.export, record, records, table, partial(_servers_page, rows, said, table))
+    page = partial(_servers_page, rows, said, table)
+    written = _written(arguments.export, record, records, table, said, page)
     console.print(terminal_table(table))
     for sentence in said:
         console.print(sentence)
@@ -141,7 +142,7 @@ def _pair(console: Output, arguments: Namespace) -> bool:
     said += [NO_LIMIT.format(reason=limit)] if isinstance(limit, str) else []
     where = provenance.provenance_line(measured_on(pair))
     page = partial(_gains_page, gains, where, said, table)
-    written = _written(arguments.export, record, records, table, page)
+    written = _written(arguments.export, record, records, table, said, page)
     console.print(f"Pair: {provenance.pair_line(pair.describe())}")
     console.print(terminal_table(table))
     for sentence in said:
@@ -154,13 +155,14 @@ def _written(
     record: Mapping[str, Any],
     rows: Sequence[dict[str, Any]],
     table: FigureTable,
+    said: Sequence[str],
     page: Callable[[], str],
 ) -> bool:
     """Write the files. False if one failed."""
     exports: dict[str, Callable[[], str]] = {
         ".json": partial(plain_json, record, indent=1),
         ".csv": partial(csv_table, rows),
-        ".md": partial(markdown_table, table),
+        ".md": lambda: f"{table.caption}.\n\n{markdown_table(table)}\n" + "\n\n".join(said) + "\n",
         CHART: page,
     }
     return write_exports(paths, exports)

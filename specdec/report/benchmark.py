@@ -76,11 +76,12 @@ def short_name(config: LaneConfig) -> str:
 
 
 def benchmark_markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
-    """The same as a Markdown table, after lines that say what was measured and whether it is synthetic."""
+    """The same as a Markdown table, after lines that say what was measured, whether it is synthetic, and which run."""
     label = provenance.synthetic(about["pair"])
     head = f"{label.capitalize()}\n\n" if label else ""
     head += "".join(f"- {name}: {value}\n" for name, value in provenance_rows(about, plan).items()) + "\n"
-    return head + markdown_table(benchmark_table(summary_rows(trials), on_servers(about["pair"])))
+    table = benchmark_table(summary_rows(trials), on_servers(about["pair"]))
+    return f"{head}{table.caption}.\n\n{markdown_table(table)}"
 
 
 def benchmark_csv(about: About, plan: Plan, trials: Sequence[Trial]) -> str:

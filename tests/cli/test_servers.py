@@ -28,7 +28,7 @@ def test_a_table_over_prompts_names_the_plain_server(tmp_path) -> None:
     assert ended.returncode == 0, ended.stderr
     found, rows, table = json.loads(files[0].read_text()), files[1].read_text(), files[2].read_text()
     assert "over the plain server" in " ".join(ended.stdout.split())
-    assert "the plain server" in found["verdict"]["sentence"]
+    assert "the plain server" in found["verdict"]["sentence"] and "over the plain server" in table
     assert {row["lane"] for row in found["rows"]} == {"plain server", "speculative server"}
     assert rows.splitlines()[1].split(",")[1] == "plain server"
     for text in (ended.stdout, found["verdict"]["sentence"], rows, table):

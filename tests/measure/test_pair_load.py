@@ -239,7 +239,9 @@ def test_the_command_computes_gains_of_the_embedded_pair(passes, capsys, tmp_pat
     assert first["computed_gain_at_the_limit"] > 0 and record["experts"] is None
     assert {row["passes"] for row in (*record["computed"], *record["passes"])} == {passes}
     assert files[1].read_text().startswith("context_tokens,at_once,passes,gamma,computed_gain")
-    assert files[2].read_text().startswith("| Context | At once | \u03b3 1 | \u03b3 2 | at the limit |")
+    text = files[2].read_text()
+    assert text.startswith("Computed gain over plain") and "were not measured as a whole" in text
+    assert "\n\n| Context | At once | \u03b3 1 | \u03b3 2 | at the limit |" in text
 
     page = files[3].read_text()
     assert "Computed gains, not measured as a whole." in page and "Plotly.newPlot" in page

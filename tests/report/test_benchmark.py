@@ -100,5 +100,6 @@ def test_the_markdown_table_has_its_rows_after_their_source(plan) -> None:
     lines = EXPORTS[".md"](ABOUT, plan, FOUND).splitlines()
     head = lines.index("")
     assert all(line.startswith("- ") for line in lines[:head])
-    assert lines[head + 1].startswith("| Category | Lane |")
+    assert lines[head + 1].startswith("Each row shows its median run") and lines[head + 2] == ""
+    assert lines[head + 3].startswith("| Category | Lane |")
     assert lines[-1].startswith("| c | Speculative | 4 |")

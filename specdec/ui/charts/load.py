@@ -16,7 +16,7 @@ _LOOKS = ((GREY, "square"), (BLUE, "star"), (ORANGE, "diamond"), (TEAL, "circle"
 def load_figure(rows: Sequence[LoadRow]) -> go.Figure:
     """Tokens per second of all calls together against calls at once, a line for each server.
 
-    Points are medians of the runs, bars go from the lowest to the highest.
+    Points are of the run in the table, bars go from the lowest to the highest of all runs.
     """
     figure = go.Figure()
     names = list(dict.fromkeys(row.server for row in rows))
@@ -30,6 +30,8 @@ def load_figure(rows: Sequence[LoadRow]) -> go.Figure:
             error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": colour}
             | bars([row.rates for row in line], middles),
         )  # fmt: skip
-    figure.update_xaxes(title_text="Calls at once<br>points: median run, bars: lowest to highest", type="category")
+    figure.update_xaxes(
+        title_text="Calls at once<br>points: the run in the table, bars: lowest to highest", type="category"
+    )
     figure.update_yaxes(title_text="Tokens per second,<br>all calls together", rangemode="tozero")
     return styled(figure, 280 + LINE, legend=len(names))
