@@ -202,9 +202,10 @@ def test_the_owner_may_type_addresses_and_no_key_is_sent_to_them(log, monkeypatc
                     await pressed(web, "sd-server-start", **of("file:///etc/passwd", other.url)),
                     await pressed(web, "sd-server-start", **of(plain.url, other.url, sd_server_prompt="  ")),
                     await pressed(web, "sd-server-check", **of("http://127.0.0.1:1", other.url)),
+                    await pressed(web, "sd-server-text-start", **of(plain.url, f"{plain.url}/v1")),
                 ]
 
-        ran, looked, refused, wrong, empty, missing = asyncio.run(visit())
+        ran, looked, refused, wrong, empty, missing, same = asyncio.run(visit())
         page.close()
         assert lines_of(ran)[-1]["event"] == "verdict"
         assert not any("Authorization" in headers for _, headers, _ in plain.asked)
@@ -212,6 +213,7 @@ def test_the_owner_may_type_addresses_and_no_key_is_sent_to_them(log, monkeypatc
         assert "cannot be used" in wrong.text and "passwd" not in wrong.text
         assert "prompt is empty" in empty.text
         assert "cannot be reached" in missing.text
+        assert "The servers plain and spec have the same address" in same.text
         for secret in (KEY, f":{plain.port}", f":{other.port}"):
             assert secret not in "\n".join([ran.text, looked.text, *log]), secret
 
