@@ -11,7 +11,7 @@ from typing import Any
 
 from specdec.cli import imported
 from specdec.cli.exports import write_exports
-from specdec.cli.output import Output, console_of, prompt_of
+from specdec.cli.output import Output, console_of, prompt_of, require_one_source
 from specdec.cli.parsers.load import CHART, CONTEXTS
 from specdec.cli.parsers.shared import params_of
 from specdec.cli.servers import asked_of, gathered, split
@@ -64,6 +64,7 @@ def _servers(console: Output, arguments: Namespace) -> bool:
     params = params_of(arguments)
     require_runs(arguments.runs)
     levels = levels_to(arguments.at_once)
+    require_one_source(rest, arguments.prompts)
     texts = [prompt_of(text) for text in rest] or [item.prompt for item in read_prompts(arguments.prompts)]
     asked = [asked_of(arguments, params, text) for text in texts]
     with connected(named, arguments.model) as servers:
@@ -115,6 +116,7 @@ def _pair(console: Output, arguments: Namespace) -> bool:
     params, gamma = params_of(arguments), arguments.gamma
     require_runs(arguments.runs)
     levels = levels_to(arguments.at_once)
+    require_one_source(arguments.words, arguments.prompts)
     given = [prompt_of(text) for text in arguments.words]
     items = [PromptItem(str(number), "given", text, arguments.chat) for number, text in enumerate(given, 1)]
     pair = pair_of(arguments)

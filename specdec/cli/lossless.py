@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from specdec.cli.output import Output, console_of, prompt_of
+from specdec.cli.output import Output, console_of, prompt_of, require_one_source
 from specdec.cli.parsers.shared import params_of
 from specdec.cli.servers import asked_of, split
 from specdec.cli.terminal import OPTIONS, refused
@@ -33,6 +33,7 @@ def main(arguments: Namespace) -> None:
         if len(named) != 2:
             raise InvalidInput("Give two servers: the plain one, and one that speculates.")
         params = params_of(arguments)
+        require_one_source(rest, arguments.prompts)
         prompts = [(f"prompt {at}", prompt_of(text)) for at, text in enumerate(rest, start=1)]
         prompts = prompts or [(item.name, item.prompt) for item in read_prompts(arguments.prompts)]
         if not params.greedy:

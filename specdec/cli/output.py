@@ -6,6 +6,8 @@ import errno
 import os
 import re
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +16,7 @@ from rich.text import Text
 
 from specdec.cli.terminal import harmless, readable
 from specdec.errors import InvalidInput
+from specdec.measure.prompts import EXAMPLES
 
 # The kinds of token, as on the page.
 STYLES = {
@@ -41,6 +44,12 @@ def prompt_of(text: str) -> str:
     if not text:
         raise InvalidInput("The prompt is empty; write at least one character.")
     return text
+
+
+def require_one_source(words: Sequence[str], file: Path) -> None:
+    """Raise ``InvalidInput`` for prompts that are given both as words and as a file: one would be ignored."""
+    if words and file != EXAMPLES:
+        raise InvalidInput("Give prompts as words or --prompts FILE, not both.")
 
 
 class Output(Console):

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from specdec.cli.arguments import leave_a_core, pair_of
 from specdec.cli.exports import export_trials
-from specdec.cli.output import Output, console_of, prompt_of
+from specdec.cli.output import Output, console_of, prompt_of, require_one_source
 from specdec.cli.parsers.shared import measured_params_of
 from specdec.cli.terminal import OPTIONS, refused, warn
 from specdec.errors import SpecdecError
@@ -81,6 +81,7 @@ def _stopped(results: Path | None, calls: int, planned: int) -> str:
 
 
 def _asked(arguments: Namespace) -> Plan:
+    require_one_source(arguments.prompt, arguments.prompts)
     items = [PromptItem(str(i), "given", prompt_of(text)) for i, text in enumerate(arguments.prompt, start=1)]
     params = measured_params_of(arguments)
     configs = CONFIGS

@@ -111,3 +111,13 @@ def test_files_of_several_servers_say_of_each_how_many_guesses_it_makes(tmp_path
     text = file.read_text()
     assert "vLLM 0.32.0 \u00b7 speculates\n" in text and "up to 4" not in text
     assert [line.split(" | ")[2] for line in text.splitlines() if line.startswith("| 1 |")] == ["", "2", "4"]
+
+
+@pytest.mark.parametrize("words", [["load"], ["sweep"], ["load", "servers"], ["lossless", "servers"]])
+def test_words_and_a_file_of_prompts_are_not_both_taken(words, tmp_path) -> None:
+    prompts = tmp_path / "one.jsonl"
+    prompts.write_text('{"prompt": "Once upon"}')
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        named = [f"plain={plain.url}", f"fast={other.url}"] if words[1:] else []
+        ended = specdec_command(words[0], *named, "One day", "--prompts", prompts)
+        assert ended.returncode == 1 and "not both" in ended.stderr and not plain.asked
