@@ -21,10 +21,11 @@ import torch
 from specdec.errors import BadSetting, InvalidInput
 from specdec.events import GRAMMAR_NAMES, JSON_STYLE, Grammar
 
-# Bounds on what a grammar may cost: a mask, some 15 ms at most, and the memory of its states, 100 MB at most. They hold
-# on every page and in every program, because a grammar that passes them decodes too slowly to be of use. No bound of
-# llguidance holds for the time to read a schema; a page tries that in a process of its own
-# (``specdec.ui.jobs.grammar_cost``).
+# Bounds on what a grammar may cost: a mask, some 15 ms, and the memory of its states, 100 MB at most. They hold on
+# every page and in every program, because a grammar that passes them decodes too slowly to be of use. A mask takes
+# longer where the next bytes are certain, because llguidance writes all of them out: 0.1 s for 100,000, and up to 0.8 s
+# for 490,000, the most that were seen. No bound of llguidance holds for the time to read a schema; a page tries that in
+# a process of its own (``specdec.ui.jobs.grammar_cost``).
 LIMITS: dict[str, Any] = {"initial_lexer_fuel": 1_000_000, "step_lexer_fuel": 200_000, "max_lexer_states": 50_000}
 LIMITS |= {"max_items_in_row": 500}  # how many ways an ambiguous text may be read in; at 2,000 a mask takes 0.5 s
 
