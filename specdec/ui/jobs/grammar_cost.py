@@ -27,12 +27,15 @@ LLMatcher(LLTokenizer("byte"), spelled, log_level=0, limits=LLParserLimits(**lim
 
 @lru_cache(maxsize=64)
 def require_read_in_time(grammar: Grammar) -> None:
-    """Raise ``InvalidInput`` if the grammar takes too long to read. What else is wrong with it is told elsewhere."""
+    """Raise ``InvalidInput`` if the grammar takes too long to read, or ends what reads it.
+
+    What else is wrong with it is told elsewhere.
+    """
     if grammar.kind not in GRAMMAR_KINDS:
         return
     asked = json.dumps([grammar.kind, grammar.text, JSON_STYLE, LIMITS])
     try:
-        subprocess.run(
+        reader = subprocess.run(
             [sys.executable, "-I", "-c", _READ],
             input=asked.encode(),
             stdout=subprocess.DEVNULL,
@@ -42,3 +45,5 @@ def require_read_in_time(grammar: Grammar) -> None:
         )
     except subprocess.TimeoutExpired:
         raise BadSetting(f"grammar takes more than {SECONDS:.0f} s to read; use a simpler one. Nothing ran.") from None
+    if reader.returncode < 0:  # this process would end too
+        raise BadSetting("grammar ends the program that reads it; use a simpler one. Nothing ran.")

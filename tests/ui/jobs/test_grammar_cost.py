@@ -21,6 +21,12 @@ def test_a_grammar_that_takes_minutes_is_refused_in_time() -> None:
     assert time.monotonic() - began < SECONDS + 2
 
 
+def test_a_grammar_that_ends_what_reads_it_is_not_read_by_the_page(monkeypatch) -> None:
+    monkeypatch.setattr("specdec.ui.jobs.grammar_cost._READ", "import os; os.abort()")
+    with pytest.raises(specdec.InvalidInput, match="grammar ends the program that reads it; use a simpler one"):
+        require_read_in_time(Grammar("regex", "[a-c]+"))
+
+
 def test_others_pass_and_are_read_once(monkeypatch) -> None:
     for grammar in (Grammar("regex", "[a-z]+"), Grammar("json-schema", "{"), Grammar("function", "len")):
         require_read_in_time(grammar)
