@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any, cast
@@ -43,6 +43,8 @@ class _Reader:
     """A target's tokenizer as llguidance reads it, with ``vocabulary`` ids.
 
     ``special`` are the ids that stand for no text, and ``lacking`` the bytes of texts that no token spells alone.
+    ``last`` is the grammar that was read last, with what ``read_grammar`` gave for it: all prompts of a measurement
+    have the same, and to read it may take seconds.
     """
 
     tokenizer: Any
@@ -50,6 +52,7 @@ class _Reader:
     vocabulary: int
     special: torch.Tensor
     lacking: frozenset[int]
+    last: dict[Grammar, Callable[[], GuidanceMatcher]] = field(default_factory=dict)
 
 
 class GuidanceMatcher:
@@ -153,12 +156,13 @@ def read_grammar(
             "grammar gives a rule a temperature, which would have no effect; leave it out, and set the temperature of "
             "the whole text."
         )
-    name = GRAMMAR_NAMES[grammar.kind]
+    reader, name = _reader_of(tokenizer, eos_ids, vocabulary), GRAMMAR_NAMES[grammar.kind]
+    if (known := reader.last.get(grammar)) is not None:
+        return known
     try:
         spelled = texts[grammar.kind]()
     except ValueError as error:
         raise BadSetting(f"grammar cannot be read as {name}: {_reason(str(error))}.") from None
-    reader = _reader_of(tokenizer, eos_ids, vocabulary)
     limits = LLParserLimits(verbose_errors=False, **LIMITS)
     matcher = _apart(lambda: LLMatcher(reader.tokenizer, spelled, log_level=0, limits=limits))
     if matcher.is_error():
@@ -166,6 +170,8 @@ def read_grammar(
     start = partial(GuidanceMatcher, matcher.deep_copy, reader)
     if not start().allowed().any():
         raise BadSetting("grammar allows no text that the target's tokenizer can begin.")
+    reader.last.clear()
+    reader.last[grammar] = start
     return start
 
 

@@ -37,6 +37,18 @@ def test_calls_at_the_same_time_may_share_a_grammar_and_a_request() -> None:
         assert [*threads.map(written, names)] == [expected(name) for name in names]
 
 
+def test_the_prompts_of_a_measurement_share_a_grammar_that_is_read_once(monkeypatch) -> None:
+    """To read one takes up to three seconds on a page, which can neither stop that nor count it against its limit."""
+    read, apart = [], guidance._apart
+    monkeypatch.setattr(guidance, "_apart", lambda work: read.append(work) or apart(work))
+    pair, texts = pair_of("model"), []
+    for name in ("/even/", "/even/", "/date/", "/even/"):
+        params = specdec.SamplingParams(TOKENS, grammar=GRAMMARS[name])
+        texts.append(ids_of(list(specdec.speculative(pair, PROMPT, gamma=3, params=params))))
+        assert texts[-1] == expected(name)
+    assert len(read) == 3, "the last one is kept"
+
+
 def test_a_call_that_ends_early_leaves_nothing_behind() -> None:
     """Closed within its text, and ended by an error of the function that is its grammar."""
     request = make_request(pair_of("model"), PROMPT, specdec.SamplingParams(TOKENS, grammar=GRAMMARS["person"]))
