@@ -87,7 +87,8 @@ class BenchTab:
                     0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-bench-temperature"
                 )
                 self.chat = gr.Checkbox(label="Chat", elem_id="sd-bench-chat")
-            kind, grammar = grammar_fields("sd-bench-grammar")
+            with gr.Column(elem_classes="sd-form"):
+                kind, grammar = grammar_fields("sd-bench-grammar")
             self._sizes = [*sized, first, kind]
             self._settings = [*sized, first, temperature, self.chat, kind, grammar]
         # The categories of the prompts, so that the estimate need not read the prompt set again.
