@@ -138,6 +138,7 @@ def provenance_columns(about: About, plan: Plan) -> dict[str, Any]:
         "planned_runs": plan.runs,
         "temperature": plan.params.temperature,
         "seed": plan.params.seed,
+        "grammar": plan.params.grammar and plan.params.grammar.kind,
         "gammas": " ".join(map(str, _gammas(plan))),
     }
 

@@ -75,8 +75,11 @@ def test_every_row_of_the_csv_stands_alone(plan) -> None:
     for row in rows:
         assert row["prompt_set"] == "questions.jsonl" and row["first_a_category"] == "1" and row["chat"] == "True"
         assert (row["new_tokens"], row["planned_runs"], row["temperature"], row["seed"]) == ("64", "3", "0.7", "3")
-        assert row["gammas"] == "0 4 auto" and row["torch"] == "2.13.0" and row["gpu"] == "A GPU"
+        assert (row["grammar"], row["gammas"]) == ("", "0 4 auto")
+        assert row["torch"] == "2.13.0" and row["gpu"] == "A GPU"
     assert float(rows[0]["tokens_per_second"]) == pytest.approx(50)
+    obeying = replace(plan, params=replace(plan.params, grammar=specdec.Grammar("regex", "[a-z]+")))
+    assert {row["grammar"] for row in csv.DictReader(io.StringIO(EXPORTS[".csv"](ABOUT, obeying, FOUND)))} == {"regex"}
 
 
 def test_a_sampled_row_has_the_acceptance_to_be_expected(plan) -> None:
