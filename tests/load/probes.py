@@ -235,6 +235,11 @@ async def _limits(web: Web, note: Any) -> None:
         "a grammar of 4,001 characters, /decode": (decode, [*Wanted("Once").inputs[:-1], f"regex:{long}"]),
         "a grammar of 4,001 characters, /race": (race, _race(grammar=f"regex:{long}")),
         "a grammar of 4,001 characters, page": (run, f.values(run, sd_grammar="regex", sd_grammar_text=long)),
+        "a grammar of 4,001 characters, sweep": (sweep, f.values(sweep, sd_grammar="regex", sd_grammar_text=long)),
+        "a grammar of 4,001 characters, benchmark": (
+            bench,
+            f.values(bench, sd_bench_grammar="regex", sd_bench_grammar_text=long),
+        ),
         "257 tokens, sweep": (sweep, f.values(sweep, sd_gamma_tokens=257)),
         "6 runs, sweep": (sweep, f.values(sweep, sd_gamma_runs=6)),
         "6 runs, benchmark": (bench, f.values(bench, sd_bench_runs=6)),
