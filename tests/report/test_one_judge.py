@@ -66,13 +66,13 @@ NAMED = {
         rf"^row: {N}x",
     ),
     "engine": (
-        rf"our loop \({N}x\)", rf"loop alone runs at {N}x", rf"{N}x without speculation",
+        rf"our loop \({N}x\)", rf"loop alone runs at {N}x", rf"{N}x from our loop alone",
         rf"loop alone gives {N}x", rf"was faster: {N}x", rf"^loop row: {N}x",
         rf"^our loop vs generate\(\): {N}x", rf"{N}x is our loop alone", rf"faster still: {N}x",
     ),
     "speculation": (
         rf"peculation (?:itself|on top) (?:loses time|pays) \({N}x\)",
-        rf"itself pays \({N}x\)", rf"times {N}x from it",
+        rf"itself pays \({N}x\)", rf"times {N}x from speculation",
         rf"Speculation runs at {N}x",
         rf"^gain over \u03b3 0: {N}x", rf"^speculation on top: {N}x",
         rf"the {N}x of speculation",

@@ -298,7 +298,7 @@ export class Chart {
     const note = this.#ended().find(({ lane }) => lane === keys[0]);
     const words = (note?.lines ?? [labelOf(keys[0])]).join(" ");
     const height = (20 / this.#space(narrow()).height) * this.#top; // of the label, in tokens
-    const free = plain.counts.findIndex((count) => count > end.y - 1.5 * height);
+    const free = plain.counts.findIndex((count) => count > end.y - 1.2 * height);
     const right = this.plot.x(free < 0 ? this.#range : plain.seconds[free]);
     return this.plot.x(end.x) + 10 + widthOf([words]) < right ? { words, end } : null;
   }
@@ -306,7 +306,7 @@ export class Chart {
   #writeFurther() {
     const found = this.#further;
     if (found)
-      this.plot.label([found.words], this.plot.x(found.end.x) + 9, this.plot.y(found.end.y) + 14, "start", "sd-label");
+      this.plot.label([found.words], this.plot.x(found.end.x) + 9, this.plot.y(found.end.y) + 11, "start", "sd-label");
   }
 
   // The bracket is above the ends of the lines. Its words are above its middle or, if a label of a line is there, above
@@ -319,8 +319,14 @@ export class Chart {
     const free = ended.every(
       ({ lane, lines }) => lane === this.#last() || this.plot.x(this.#end(lane).x) > widthOf(lines),
     );
-    const above = free && Math.abs(from - to) > 100 ? 17 : 51;
     this.plot.bracket(ours.x, plain.x, y - 8);
-    this.plot.label(bracket.lines, (from + to) / 2, y - above, "middle", "sd-label");
+    const [left, right] = [Math.min(from, to), Math.max(from, to)];
+    const half = widthOf(bracket.lines) / 2;
+    // Right of a label that begins at the bracket's left end.
+    const taken = free ? left : left + Math.max(...ended.map(({ lines }) => widthOf(lines))) + 12;
+    const middle = Math.max((left + right) / 2, taken + half);
+    if (right - left > 100 && middle + half <= right)
+      this.plot.label(bracket.lines, middle, y - 17, "middle", "sd-label");
+    else this.plot.label(bracket.lines, (left + right) / 2, y - 51, "middle", "sd-label");
   }
 }

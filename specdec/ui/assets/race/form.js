@@ -1,6 +1,7 @@
 // The form in one line: the settings of the next race, and the draft length to drag. Edit opens the whole form.
 import { button, el } from "../lib/dom.js";
 import { measuredHere } from "../lib/origins.js";
+import { inOneLine } from "../lib/sentences.js";
 import { whatIfOf } from "./gamma.js";
 
 const OPEN = "sd-editing"; // on the body, while the form is open
@@ -51,7 +52,7 @@ export class FormLine {
   // The present values of the fields.
   read() {
     const prompt = valueOf("#sd-prompt textarea");
-    this.asked.textContent = prompt.slice(0, LONGEST).replaceAll(/\s+/g, " ").trim() || "No prompt yet";
+    this.asked.textContent = inOneLine(prompt.slice(0, LONGEST)) || "No prompt yet";
     const chosen = gammaChosen();
     this.slider.disabled = this.held || typeof chosen !== "number";
     this.value.textContent = `\u03b3 ${typeof chosen === "number" ? chosen : chosen || "?"}`;

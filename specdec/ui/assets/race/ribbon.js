@@ -213,7 +213,6 @@ export class Ribbon {
     const mark = el("span", `sd-token ${kind}`, piece);
     if (piece === "") mark.classList.add("partial");
     else if (/^\s*\n\s*$/.test(piece)) mark.classList.add("newline");
-    else if (/^\s+$/.test(piece)) mark.classList.add("blank");
     if (piece.length > LONG) mark.classList.add("long");
     // Every outline is in one piece: around what stands before the end of the line.
     const end = about.place === null ? -1 : piece.indexOf("\n");

@@ -3,7 +3,8 @@ import { el } from "../lib/dom.js";
 import { labelOf } from "../lib/lanes.js";
 import { kindsOf } from "./race.js";
 
-const PASS = 12; // pixels, height of a pass
+const PASS = 18; // pixels, height of a pass
+const LOW = 12; // the same where its tokens are below it
 const GAP = 2;
 const CELLS = { accepted: "bar-draft", correction: "correction-mark", target: "bar-rest", unknown: "bar-rest" };
 
@@ -88,6 +89,10 @@ export class StripRow {
     return Math.max(1, Math.min(lane.roundsAt(seconds), lane.rounds.length - 1));
   }
 
+  get #high() {
+    return this.#scale * (this.tokens ? LOW : PASS);
+  }
+
   x(seconds) {
     return this.seconds ? (seconds / this.seconds) * this.#width : 0;
   }
@@ -97,7 +102,7 @@ export class StripRow {
     this.#drawn = 1;
     this.#most = most;
     this.#cell = this.tokens ? this.#scale * Math.max(2, Math.min(5, Math.floor(34 / most))) : 0;
-    const height = this.#scale * PASS + (this.#cell ? GAP + most * this.#cell : 0);
+    const height = this.#high + (this.tokens ? GAP + most * this.#cell : 0);
     const width = this.#width + this.#room;
     const ratio = devicePixelRatio || 1;
     const { canvas, track } = this;
@@ -109,7 +114,7 @@ export class StripRow {
   #drawRound(pen, index, colour) {
     const { lane } = this;
     const round = lane.rounds[index];
-    const high = this.#scale * PASS;
+    const high = this.#high;
     const [from, to] = [lane.seconds[index - 1], lane.seconds[index]];
     const draft = Math.min(round.draft_seconds ?? 0, to - from);
     const check = round.verify_seconds ?? (round.draft === null ? 0 : to - from - draft);

@@ -2,7 +2,7 @@
 import { button, el, fold } from "../lib/dom.js";
 import { term } from "../lib/figures.js";
 import { labelOf, laneOrder } from "../lib/lanes.js";
-import { firstSentence } from "../lib/sentences.js";
+import { beginningOf, firstSentence, inOneLine } from "../lib/sentences.js";
 import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 
 const SHARES = ["engine", "measured"]; // their product is the speed-up
@@ -41,6 +41,7 @@ export class VerdictPanel {
     this.notes = fold("sd-verdictNotes", "", [el("div", "sd-verdictNoteWords")]);
     this.shares = el("dl", "sd-figures sd-shares");
     this.figures = el("dl", "sd-figures");
+    this.lanes = el("dl", "sd-lanesNow"); // in place of the figures, while a race runs
     this.node = el("section", "sd-verdict", "", [
       this.factor,
       el("div", "sd-verdictWords", "", [
@@ -53,6 +54,7 @@ export class VerdictPanel {
       ]),
       this.shares,
       this.figures,
+      this.lanes,
     ]);
   }
 
@@ -63,20 +65,14 @@ export class VerdictPanel {
     this.from.replaceChildren(el("span", "", race.onServers ? ASKING : MEASURING));
     this.notes.hidden = true;
     const keys = [...race.begin.lanes].sort((one, other) => laneOrder(one) - laneOrder(other));
-    this.#lanes = new Map(keys.map((key) => [key, el("dd", "", "waiting")]));
-    const parts = [...this.#lanes].map(([key, value]) => el("div", "", "", [el("dt", "", labelOf(key)), value]));
-    this.#show([], parts);
+    this.#lanes = new Map(keys.map((key) => [key, new Progress(labelOf(key))]));
+    this.#show([], []);
+    this.lanes.replaceChildren(...[...this.#lanes.values()].map(({ node }) => node));
   }
 
   progress(words, race) {
     if (this.headline.textContent !== words) conclude(this.headline, words);
-    for (const [key, value] of this.#lanes) {
-      const runs = race?.runs ?? [];
-      const lane = runs.at(-1)?.get(key);
-      const run = runs.length > 1 ? `run ${runs.length}: ` : "";
-      if (lane) value.textContent = run + (lane.end?.duration ?? `${lane.tokens} of ${race.asked}`);
-      else if (run) value.textContent = `${run}waiting`;
-    }
+    for (const [key, progress] of race ? this.#lanes : []) progress.show(race.runs.at(-1)?.get(key), race.asked);
   }
 
   show(race, loaded) {
@@ -141,6 +137,7 @@ export class VerdictPanel {
   }
 
   #show(shares, others) {
+    this.lanes.replaceChildren();
     this.node.classList.toggle("split", shares.length > 0);
     this.shares.replaceChildren(...shares);
     this.figures.replaceChildren(...others);
@@ -180,14 +177,32 @@ export class VerdictPanel {
   }
 }
 
+// How far a lane is in the run that is being measured.
+class Progress {
+  constructor(name) {
+    this.bar = el("span", "sd-progressBar");
+    this.words = el("span", "", "waiting");
+    this.node = el("div", "", "", [
+      el("dt", "", name),
+      el("dd", "", "", [el("span", "sd-progress", "", [this.bar]), this.words]),
+    ]);
+  }
+
+  // `lane`: undefined before it begins. The headline counts its tokens.
+  show(lane, asked) {
+    const share = !lane ? 0 : lane.open ? lane.tokens / asked : 1;
+    this.bar.style.width = `${100 * share}%`;
+    this.words.textContent = !lane ? "waiting" : (lane.end?.duration ?? "");
+  }
+}
+
 // The pair of a race and the loaded one, if they differ. The loaded pair cannot repeat what servers did.
 const otherThan = ({ begin, onServers }, loaded) =>
   loaded && loaded !== begin.pair && !onServers ? `This result: ${begin.pair}. Loaded now: ${loaded}.` : "";
 
 // The prompt and the settings of a race.
 function captionOf({ begin, verdict }) {
-  const prompt = (begin.settings.prompt ?? "").replaceAll(/\s+/g, " ").trim();
-  const short = prompt.length > SHOWN ? `${prompt.slice(0, SHOWN)} \u2026` : prompt;
+  const short = beginningOf(inOneLine(begin.settings.prompt ?? ""), SHOWN);
   return [short && `\u201c${short}\u201d`, verdict.caption].filter(Boolean).join(" \u00b7 ");
 }
 
