@@ -77,12 +77,12 @@ def test_a_race_plays_in_view_by_itself(browser, address, motion):
     figures |= {"subject": "speculative decoding", "Subject": "Speculative decoding", "stopped": "Stopped"}
     figures |= {"runs": " (median of 3 runs, 0.91\u20131.02x)", "lane": "speculative"}
     figures |= {"plain": "plain generate", "loop": "our loop", "about": "about "}
-    figures |= {"there": ""}
+    figures |= {"there": "", "Unguessed": "The other server does not speculate"}
     sentences = {kind: row.format_map(figures) for kind, row in HEADLINES.items() if kind is not Kind.TOO_EARLY}
     figures = {"c": "12.31", "v": "12.31", "rest": "12.31", "cost": "12.3", "tokens": "1.06", "most": "6", "gamma": "5"}
     figures |= {"alpha": "60\u00a0%", "needed": "86\u00a0%", "overhead": "60\u00a0%"}
     figures |= {"units": "tokens of plain generate", "rival": "plain generate"}
-    figures |= {"A_guess": "A guess"}
+    figures |= {"A_guess": "A guess", "teller": "this lane"}
     reason = max((row.format_map(figures) for rows in REASONS.values() for row in rows), key=len)
     sentences[Kind.SLOWER] += f" {reason}"
     with visit(browser, address, reduced_motion=motion) as page:
