@@ -20,7 +20,7 @@ from specdec.report.verdict import Note
 # The headline. ``subject`` is "speculative decoding", "\u03b3 5", ``FASTEST`` or another lane, as within a sentence;
 # ``Subject`` is the same with a capital, as at its beginning.
 HEADLINES = {
-    Kind.FASTER: "{Subject} is {about}{times} times as fast as {plain}{runs}: {engine}x from our loop alone, "
+    Kind.FASTER: "{Subject} is {about}{times} times as fast as {plain}{runs}: {engine}x from our loop, "
     "times {speculation}x from speculation.",
     Kind.FASTER_UNSPLIT: "{Subject} is {about}{times} times as fast as {plain}{runs}.",
     Kind.FASTER_PERHAPS: "{Subject} is {about}{times} times as fast as {plain}{runs}. {engine}x is our loop alone; "
@@ -52,7 +52,7 @@ HEADLINES = {
 
 # Added to the headline of a figure that is noise: both shares, by whether speculation lost in every run.
 NOISY_SHARES = {
-    False: "As measured, {engine}x from our loop alone, times {speculation}x from speculation.",
+    False: "As measured, {engine}x from our loop, times {speculation}x from speculation.",
     True: "Our loop alone gives {engine}x; speculation on top loses time ({speculation}x).",
 }
 

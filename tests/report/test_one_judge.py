@@ -66,7 +66,7 @@ NAMED = {
         rf"^row: {N}x",
     ),
     "engine": (
-        rf"our loop \({N}x\)", rf"loop alone runs at {N}x", rf"{N}x from our loop alone",
+        rf"our loop \({N}x\)", rf"loop alone runs at {N}x", rf"{N}x from our loop",
         rf"loop alone gives {N}x", rf"was faster: {N}x", rf"^loop row: {N}x",
         rf"^our loop vs generate\(\): {N}x", rf"{N}x is our loop alone", rf"faster still: {N}x",
     ),
