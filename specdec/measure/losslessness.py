@@ -105,7 +105,8 @@ class LosslessnessResult:
     - ``common``: the most frequent continuations of the three samples together.
     - ``alpha``, ``lossy_alpha``: draft tokens accepted / tested in the two speculative samples; None where nothing was
       drafted or the lane does not report its guesses.
-    - ``level``: the chance that lossless sampling fails the comparison of samples; as often it fails the test of steps.
+    - ``level``: the chance that lossless sampling fails the comparison of samples; as often it fails that of
+      steps.
     - ``lane``: the key of the tested lane.
     - ``drafted``: False if no guess is known: none was reported, or none was kept in a lane that reports none.
     - ``steps``: what the test of every step found; None for a lane that does not record its probabilities.

@@ -227,7 +227,8 @@ DEFINITIONS = {
         "bias per token that would have been found",
         "total variation",
         "The smallest mean total variation of a token's distribution, over the target's first choice, its second, its "
-        "third and fourth, fifth to eighth, and all others, that the test of steps finds in at least 9 of 10 times.",
+        "third and fourth, fifth to eighth, and all others, that the test step by step finds in at least 9 of 10 "
+        "times.",
         "It is not the bias of a whole continuation, which can be up to as many times larger as it has tokens.",
     ),
 }

@@ -13,10 +13,10 @@ from specdec.ui.charts.figures import BLUE, FAINT, GREY, LINE, NEAR, ORANGE, col
 from specdec.ui.charts.labels import shown
 
 GROUP = 74  # pixels of a group
-# From the middle of a group, in shares of it: where each bar begins, and where the band of chance does, directly below
-# the second bar. So no band is behind a bar or its number.
-WIDE, BAND = 0.22, 0.08
-PLAIN, TESTED, CHANCE, LOSSY = -0.41, -0.15, 0.08, 0.2
+# From the middle of a group, in shares of it: where each bar begins, and the band of chance. The band is higher than
+# the second bar, which is drawn over it, so that the bar's end is seen to lie within the band or outside it.
+WIDE, BAND = 0.2, 0.32
+PLAIN, CHANCE, TESTED, LOSSY = -0.41, -0.17, -0.11, 0.19
 
 
 def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
@@ -24,11 +24,12 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
 
     Each sample has ``draws`` continuations; ``lane`` is the key of the tested lane.
 
-    The bars of a sample are hollow, filled or hatched, so that they differ without colours too. A grey band below the
-    second bar, around the count of the first one, has that bar's end above it in about 19 of 20 cases if both samples
-    have one distribution.
+    The bars of a sample are hollow, filled or hatched, so that they differ without colours too. The second bar ends
+    within a grey band, around the count of the first one, in about 19 of 20 cases if both samples have one
+    distribution.
     """
-    names = [shown(common.text) for common in found]
+    names = [shown(closed(common.text)) for common in found]
+    bands = [chance_band(one.plain, one.lossless, draws) for one in found]
     clear = "rgba(0, 0, 0, 0)"
     hatched = {"color": clear, "pattern": {"shape": "/", "size": 6, "fgcolor": ORANGE}}
     figure, labels = go.Figure(), []
@@ -42,19 +43,22 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
             y=list(range(len(names))), x=counts, name=name, orientation="h", width=WIDE, offset=start,
             marker=look | {"line": {"color": colour, "width": 1.5}},
         )  # fmt: skip
+        # The number of the second bar is right of the band too.
+        ends = [max(count, high) for count, (_, high) in zip(counts, bands, strict=True)] if start == TESTED else counts
         labels += [
-            _number(count, place + start + WIDE / 2, coloured(str(count), colour)) for place, count in enumerate(counts)
+            _number(end, place + start + WIDE / 2, coloured(str(count), colour))
+            for place, (count, end) in enumerate(zip(counts, ends, strict=True))
         ]
     figure.add_scatter(
-        x=[None], y=[None], mode="markers", name="chance: 19 of 20 blue bars end above it",
+        x=[None], y=[None], mode="markers", name="chance: 19 of 20 blue bars end within it",
         marker={"symbol": "square", "size": 13, "color": FAINT, "line": {"color": GREY, "width": 1.5}},
     )  # fmt: skip
-    bands = [_band(place, *chance_band(one.plain, one.lossless, draws)) for place, one in enumerate(found)]
-    figure.update_layout(shapes=bands, annotations=labels)  # at once: plotly checks all of them with each one
+    drawn = [_band(place, *band) for place, band in enumerate(bands)]
+    figure.update_layout(shapes=drawn, annotations=labels)  # at once: plotly checks all of them with each one
     figure.update_xaxes(title_text=f"Times drawn, of {draws:,} continuations", rangemode="tozero", title_standoff=4)
     figure.update_yaxes(
         tickvals=list(range(len(names))),
-        ticktext=[name + NEAR for name in names],
+        ticktext=[name.replace("<br>", f"{NEAR}<br>") + NEAR for name in names],
         range=[len(names) - 0.5, -0.5],
         showgrid=False,
     )
@@ -66,17 +70,22 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
     return figure.update_layout(showlegend=True, legend=legend)
 
 
-def _number(count: int, at: float, text: str) -> dict[str, object]:
-    """The count of a bar, right of its end."""
+def closed(text: str) -> str:
+    """A continuation, with the quote closed that it leaves open."""
+    return f'{text}\u00a0\u2026"' if text.count('"') % 2 else text
+
+
+def _number(end: float, at: float, text: str) -> dict[str, object]:
+    """The count of a bar, right of the place ``end``."""
     look = {"xanchor": "left", "yanchor": "middle", "showarrow": False, "borderpad": 0, "xshift": 4}
-    return {"text": text, "x": count, "y": at} | look
+    return {"text": text, "x": end, "y": at} | look
 
 
 def _band(place: int, low: float, high: float) -> dict[str, object]:
-    """The band of a group. Its edge is drawn because the fill alone is too faint for everybody."""
+    """The band of a group, behind its bars. Its edge is drawn because the fill alone is too faint for everybody."""
     corners = {"x0": low, "x1": high, "y0": place + CHANCE, "y1": place + CHANCE + BAND}
     look = {"fillcolor": FAINT, "line": {"color": GREY, "width": 1}}
-    return {"type": "rect", "xref": "x", "yref": "y", **corners, **look}
+    return {"type": "rect", "layer": "between", "xref": "x", "yref": "y", **corners, **look}
 
 
 def chance_band(one: int, other: int, draws: int) -> tuple[float, float]:

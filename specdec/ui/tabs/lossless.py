@@ -59,7 +59,7 @@ METHOD = (
 DRAWS, DRAWS_PUBLIC = 500, 200  # of each sample, unless somebody chooses another number
 LOOK_AT = (
     "How often each sample goes on from \u201c{prompt}\u201d in these ways. If nothing is lost, the blue bar ends "
-    "above its grey band in 19 of 20 groups; the hatched one, lossy on purpose, often does not."
+    "within its grey band in 19 of 20 groups. The hatched one, lossy on purpose, often does not."
 )
 _LOOK = html.paragraph(LOOK_AT.format(prompt=PROMPT))
 _KEPT = Kept("recorded_lossless.json", read_losslessness, read_losslessness, losslessness_text)
@@ -154,7 +154,7 @@ class LosslessTab:
 def _size(draws: float | None) -> tuple[str, int, int]:
     """The work of a test, for the estimate beside Start."""
     count = integer("Draws", draws)
-    work = f"{SAMPLES} \u00d7 {count:,} draws and a test of steps"
+    work = f"{SAMPLES} \u00d7 {count:,} draws and a test of each step"
     return work, PARTS * count, TOKENS
 
 

@@ -63,14 +63,23 @@ def test_the_samples_of_the_test_of_losslessness_stand_side_by_side() -> None:
     looks = [(bars.marker.color, bars.marker.pattern.shape) for bars in groups]
     assert len(set(looks)) == 3 and figure.layout.yaxis.ticktext[0].startswith("&lt;b&gt;one")
     assert "of 10 continuations" in figure.layout.xaxis.title.text
-    numbers = [(words(note), note.x, note.y) for note in figure.layout.annotations]
-    ends = [
-        (str(x), x, y + bars.offset + bars.width / 2) for bars in groups for x, y in zip(bars.x, bars.y, strict=True)
+    numbers = [(words(note), note.y) for note in figure.layout.annotations]
+    bars_of = [
+        (str(x), y + bars.offset + bars.width / 2) for bars in groups for x, y in zip(bars.x, bars.y, strict=True)
     ]
-    assert numbers == ends, "each count is at the end of its own bar"
+    assert numbers == bars_of, "each count is beside its own bar"
+    places = [note.x for note in figure.layout.annotations]
+    assert places[:2] + places[4:] == [3, 2, 1, 9], "at its end"
+    assert places[2:4] == [chance_band(3, 4, 10)[1], chance_band(2, 2, 10)[1]], "and outside the band"
 
 
-def test_the_band_of_chance_is_below_the_second_bar_and_behind_none() -> None:
+def test_a_quote_that_a_continuation_leaves_open_is_closed() -> None:
+    figure = samples_figure((Common('"I have a', 3, 4, 1), Common('"Oh," she', 2, 2, 9)), 10, "speculative")
+    names = [" ".join(name.replace("<br>", " ").split()) for name in figure.layout.yaxis.ticktext]
+    assert names == ['"I have a \u2026"', '"Oh," she']
+
+
+def test_the_second_bar_lies_within_the_height_of_the_band_of_chance() -> None:
     figure = samples_figure((Common("one", 3, 4, 1), Common("two", 2, 2, 9)), 10, "speculative")
     bands = figure.layout.shapes
     assert [(band.x0, band.x1) for band in bands] == [chance_band(3, 4, 10), chance_band(2, 2, 10)]
@@ -80,7 +89,8 @@ def test_the_band_of_chance_is_below_the_second_bar_and_behind_none() -> None:
     )  # from the middle of a group
     for place, band in enumerate(bands):
         low, high = band.y0 - place, band.y1 - place
-        assert -0.5 < plain[0] < plain[1] < lossless[0] < lossless[1] <= low < high < lossy[0] < lossy[1] < 0.5
+        assert -0.5 < plain[0] < plain[1] < low < lossless[0] < lossless[1] < high < lossy[0] < lossy[1] < 0.5
+        assert band.layer == "between", "behind the bars"
 
 
 @pytest.mark.parametrize(("draws", "share"), [(200, 0.1), (500, 0.03), (500, 0.4)])
