@@ -15,6 +15,7 @@ from specdec.ui.charts.labels import shown
 BLUE, GREY, ORANGE, TEAL = "#3a7fd0", "#7b8494", "#c2762a", "#4a948e"
 TEXT, LINE = 14, 20  # pixels: the size of text, and the height of a line
 FAINT = "rgba(128, 128, 128, 0.25)"
+PAGE = "#ffffff"  # behind a text; the style puts the page's own in its place
 NEAR = "\u00a0\u00a0\u00a0"  # between a mark and the number right of it
 # Of words, for which these are too pale: those of the page, which differ between the themes.
 INKS = {BLUE: "blue", GREY: "muted", ORANGE: "correction-mark"}

@@ -21,7 +21,7 @@ from specdec.report.cost_map import FREE, Point
 from specdec.report.sweep import sweep_rows
 from specdec.ui.assets import ASSETS
 from specdec.ui.charts.benchmark import MOST_ROWS, benchmark_figure
-from specdec.ui.charts.cost_map import LOSES, MOST_LABELS, PLOT, map_figure
+from specdec.ui.charts.cost_map import LOSES, MOST_LABELS, PAYS, PLOT, map_figure
 from specdec.ui.charts.figures import COLOURS, LINE
 from specdec.ui.charts.labels import apart, levels, shown
 from specdec.ui.charts.samples import chance_band, samples_figure
@@ -364,3 +364,27 @@ def test_marks_stand_out_from_the_page_in_both_themes(colour: str, page: str) ->
     """WCAG 2.2 asks for a contrast of 3:1 of what a chart is read by."""
     dark, light = sorted((luminance(colour), luminance(page)))
     assert (light + 0.05) / (dark + 0.05) >= 3
+
+
+def test_a_saved_chart_and_the_style_have_the_colours_of_the_marks() -> None:
+    """A chart is sent with the colours for light; the page puts those of the theme in their place, by their values."""
+    saved = dict(re.findall(r'(\w+): "(#\w{6})"', (ASSETS / "lib" / "save_as.js").read_text()))
+    light = dict(
+        re.findall(r"--sd-chart-(\w+): (#\w{6})", (ASSETS / "styles" / "colours.css").read_text().split(".dark")[0])
+    )
+    assert saved == light == COLOURS
+    rules = (ASSETS / "styles" / "tabs.css").read_text()
+    for name, colour in COLOURS.items():
+        red, green, blue = hex_to_rgb(colour)
+        for kind in ("stroke", "fill"):
+            rule = f'[style*="{kind}: rgb({red}, {green}, {blue})"] {{\n  {kind}: var(--sd-chart-{name}) !important;'
+            assert rule in rules
+    assert f'[style*="fill-opacity: {PAYS.split()[-1].rstrip(")")}"]' in rules
+
+
+def test_marks_stand_out_from_the_dark_page() -> None:
+    dark = dict(
+        re.findall(r"--sd-chart-(\w+): (#\w{6})", (ASSETS / "styles" / "colours.css").read_text().split(".dark")[1])
+    )
+    assert dark.keys() == COLOURS.keys()
+    assert all((luminance(colour) + 0.05) / (luminance(PAGES[1]) + 0.05) >= 4.5 for colour in dark.values())
