@@ -29,9 +29,9 @@ COLUMNS = (
 MINOR = ("tokens/s", "time saved", "acceptance", "tokens per pass")
 MEDIANS = (
     "Each row shows its median run by the speed-up over {plain}, after the first token; lowest to highest of all its "
-    "runs in brackets. {Plain} has no such run, so its tokens/s are these two. \u03b3: draft length, the guesses per "
-    "round"
+    "runs in brackets. \u03b3: draft length, the guesses per round"
 )
+PLAINS = "Plain: the lowest and highest tokens/s of its runs"
 # What the lanes on servers are called in rows that programs read.
 ON_SERVERS = {BASELINE.lane: "plain server", LOOP.lane: "speculative server"}
 CLOSED_FORM_COLUMNS = ("\u03b3", "acceptance", "c", "v", "predicted", "measured", "measured / predicted")
@@ -40,9 +40,8 @@ LIMIT_COLUMNS = ("Lane", "\u03b3", "least ms per token (computed)", "ms per toke
 
 def benchmark_table(rows: Sequence[dict[str, Any]], servers: bool = False) -> FigureTable:
     """The rows of ``measure.summary.summary_rows`` for a person to read. ``servers``: servers ran them."""
-    plain = sentences.plain(servers)
-    caption = MEDIANS.format(plain=plain, Plain=sentences.capital(plain))
-    return FigureTable(caption, COLUMNS, [*map(summary_cells, rows)], range(2, 9), minor=MINOR)
+    caption = MEDIANS.format(plain=sentences.plain(servers))
+    return FigureTable(caption, COLUMNS, [*map(summary_cells, rows)], range(2, 9), minor=MINOR, of_minor=PLAINS)
 
 
 def gains_table(rows: Sequence[dict[str, Any]]) -> FigureTable | None:
@@ -81,7 +80,7 @@ def benchmark_markdown(about: About, plan: Plan, trials: Sequence[Trial]) -> str
     head = f"{label.capitalize()}\n\n" if label else ""
     head += "".join(f"- {name}: {value}\n" for name, value in provenance_rows(about, plan).items()) + "\n"
     table = benchmark_table(summary_rows(trials), on_servers(about["pair"]))
-    return f"{head}{table.caption}.\n\n{markdown_table(table)}"
+    return f"{head}{table.caption}. {table.of_minor}.\n\n{markdown_table(table)}"
 
 
 def benchmark_csv(about: About, plan: Plan, trials: Sequence[Trial]) -> str:
@@ -209,7 +208,7 @@ def summary_cells(row: dict[str, Any]) -> list[str]:
         (numbers.ends if row["tokens_per_second"] is None else numbers.spread)(
             _values(row, "tokens_per_second"), numbers.rate
         ),
-        "1" if plain else numbers.speedups(_values(row, "speedup")),
+        "1x" if plain else numbers.speedups(_values(row, "speedup")),
         "" if plain else numbers.percent(row["latency_reduction"]),
         "" if row["acceptance"] is None else numbers.percent(row["acceptance"]),
         "" if plain else numbers.number(row["tokens_per_target_pass"]),
@@ -240,7 +239,7 @@ def limit_table(rows: Sequence[dict[str, Any]]) -> FigureTable:
 
 def terminal_table(table: FigureTable) -> TerminalTable:
     """The table for a terminal, with its caption above it."""
-    out = TerminalTable(title=table.caption)
+    out = TerminalTable(title=". ".join(filter(None, [table.caption, table.of_minor])))
     for place, column in enumerate(table.columns):
         out.add_column(column, justify="right" if place in table.figures else "left", overflow="fold")
     for row in table.rows:

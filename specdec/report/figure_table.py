@@ -17,6 +17,7 @@ class FigureTable:
     figures  the numbers of the columns with figures, which are set to the right
     marked   the number of the row to point out; None for no row
     minor    the columns that a narrow screen leaves out
+    of_minor what more there is to say of them, as ``caption``
     """
 
     caption: str
@@ -25,6 +26,7 @@ class FigureTable:
     figures: range
     marked: int | None = None
     minor: Collection[str] = ()
+    of_minor: str = ""
 
     def part(self, rows: Sequence[int], columns: slice) -> FigureTable:
         """The rows with these numbers, and some of the columns."""

@@ -56,6 +56,7 @@ _TEMPLATES = """
 
 {% macro table(table) %}{% set minor = table.minor %}
 <table class="sd-plainTable"><caption>{{ table.caption }}.
+{%- if table.of_minor %}<span class="minor"> {{ table.of_minor }}.</span>{% endif %}
 <button type="button" class="sd-asLink sd-saveTable">Save as CSV</button>
 {%- if minor %}<span class="sd-narrow"> A wider screen shows more columns.</span>{% endif -%}
 </caption><thead><tr>

@@ -325,7 +325,7 @@ def test_a_row_of_several_runs_can_be_checked() -> None:
     before, row = summary_rows(found)
     assert (row["plain_tokens_per_second"], row["tokens_per_second"], row["speedup"]) == (100.0, 120.0, 1.2)
     assert summary_cells(row)[3:5] == ["120 (120\u2013500)", "1.20x (0.90\u20131.80)"]
-    assert before["tokens_per_second"] is None and summary_cells(before)[3:5] == ["100\u2013400", "1"]
+    assert before["tokens_per_second"] is None and summary_cells(before)[3:5] == ["100\u2013400", "1x"]
     shown_before, shown = summary_rows(found, shown=1)
     assert (shown_before["tokens_per_second"], shown["tokens_per_second"], shown["speedup"]) == (400.0, 500.0, 1.25)
     assert summary_cells(summary_rows(found[:2])[0])[3] == "100"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from re import sub
 from statistics import median_low
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
@@ -14,19 +15,21 @@ from specdec.measure.plan import Trial
 from specdec.measure.summary import Summary, find, summarise
 from specdec.report.benchmark import short_name
 from specdec.report.numbers import factor, speedups
-from specdec.ui.charts.figures import COLOURS, FAINT, GREY, LINE, NEAR, add_title, bars, from_above, straight
+from specdec.ui.charts.figures import COLOURS, FAINT, GREY, LINE, NEAR, PAGE, add_title, bars, from_above, straight
 from specdec.ui.charts.labels import levels, unbroken
 
 MOST_ROWS = 24  # categories; a benchmark may have hundreds
 MOST_NAME = 24  # characters of a category's name, which has a line of its own
+TOP = LINE + 6  # pixels above the first row, for the name of the line of plain generate
 # Pixels of a lane's row, from its top: its name, its mark, and the next row.
-NAME, MARK, ROW = 6, 38, 58
+NAME, MARK, ROW = 6, 36, 54
 # Pixels of the title above the categories, and of a category: its name, the first line of marks, and the next row.
-TITLE, FIRST, REST = 3 * LINE, 34, 24
+TITLE, FIRST, REST = 4 * LINE, 34, 24
 LEVEL = 19  # pixels between two lines of marks
 PHONE = 290  # pixels of the axis on a phone, where marks with their numbers are closest
+LETTER = 7.5  # pixels of a letter, on average
 KEY = "mark: median run, bar: lowest to highest run"
-NUMBER = "number: draft length \u03b3 (0: our loop, no draft)"
+NUMBER = ("number: draft length \u03b3", "(0: our loop, no draft)")
 
 
 class Row(NamedTuple):
@@ -46,7 +49,8 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
 
     Where there is more than one category of prompts, each has a row below with a mark for each lane, the median run.
     The number beside a mark is the lane's draft length. Names are above the marks, so that on a phone these have the
-    whole width.
+    whole width. The name of a lane is above its mark; that of a category is beside the line of plain generate, which
+    goes through all rows.
     """
     lanes = [s for s in summarise(trials) if s.gains and s.lane_config != BASELINE]
     groups = list(dict.fromkeys(trial.category for trial in trials))
@@ -56,32 +60,28 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     drawn = [*(gain for lane in lanes for gain in lane.gains), *(gain for _, gains in found for gain in gains.values())]
     most = 1.15 * max([1.0, *drawn])
     rows = [_row(category, gains, most) for category, gains in found]
-    tops = [number * ROW for number in range(len(lanes))]
-    start = len(lanes) * ROW + TITLE * bool(rows)
+    tops = [TOP + number * ROW for number in range(len(lanes))]
+    start = TOP + len(lanes) * ROW + TITLE * bool(rows)
     ends = list(accumulate((row.height for row in rows), initial=start))
     figure = go.Figure()
     for top, lane in zip(tops, lanes, strict=True):
-        _add_lane(figure, lane, top)
-    _add_rows(figure, rows, ends)
+        _add_lane(figure, lane, top, most)
+    _add_rows(figure, rows, ends, most)
     figure.update_xaxes(range=[0, most])
-    # The line of plain generate leaves out the names.
-    lines = [straight("y", top + MARK - 12, top + ROW, "x", 1, GREY) for top in tops]
-    lines += [straight("y", top + FIRST - 10, end, "x", 1, GREY) for top, end in zip(ends[:-1], ends[1:], strict=True)]
+    whole = ends[-1]
+    lines = [straight("y", 0, whole, "x", 1, GREY) | {"line": {"color": GREY, "width": 2}}]
     lines += [straight("x domain", 0, 1, "y", top, FAINT) for top in [*tops[1:], *ends[1:-1]]]
     figure.update_layout(shapes=lines)  # at once, because plotly checks all of them again whenever one is added
-    whole = ends[-1]
     figure.update_yaxes(range=[whole, 0], showticklabels=False, showgrid=False)
-    figure.add_annotation(
-        text="plain generate", x=1, y=0, yref="y domain", xanchor="left", yanchor="top", showarrow=False, xshift=-6,
-        yshift=-LINE * bool(rows),  # below the lower axis
-    )  # fmt: skip
-    figure = from_above(figure, whole + LINE, legend=0, lines=3, right=14).update_layout(margin_b=10 + LINE)
+    _add_beside_plain(figure, "plain generate, 1x", 2, most)
+    figure = from_above(figure, whole, legend=0, lines=3, right=14)
     add_title(figure, "Speed-up over plain generate (times)", KEY, 1, LINE + 8)
     if rows:
         _add_lower_axis(figure)
-        left_out = f"; the first {len(rows)} of {len(groups)}" * (len(groups) > MOST_ROWS)
-        title = f"In each category of prompts (median run{left_out})"
-        add_title(figure, title, NUMBER, 1 - start / whole)
+        left_out = f"median run; the first {len(rows)} of {len(groups)}<br>" * (len(groups) > MOST_ROWS)
+        title = '<b style="color: var(--sd-ink)">In each category of prompts</b>'
+        said = f"{left_out or 'median run, '}{NUMBER[0]}<br>{NUMBER[1]}"
+        _add_beside_plain(figure, f"{title}<br>{said}", start - TITLE + 6, most)
     return figure.update_layout(hovermode="closest")
 
 
@@ -111,7 +111,7 @@ def _number(config: LaneConfig) -> str:
     return "" if config.gamma is None else str(config.gamma)[:4]
 
 
-def _add_lane(figure: go.Figure, lane: Summary, top: int) -> None:
+def _add_lane(figure: go.Figure, lane: Summary, top: int, most: float) -> None:
     """Add the name of a lane, its mark with its bar, and its speed-up. ``top``: where its row begins."""
     config, gains, middle = lane.lane_config, lane.gains, median_low(lane.gains)
     colour = COLOURS[config.row.colour]
@@ -126,10 +126,13 @@ def _add_lane(figure: go.Figure, lane: Summary, top: int) -> None:
         x=[max(gains)], y=[top + MARK], mode="text", text=[f"{NEAR}<b>{factor(middle)}x</b>"],  # as in the headline
         textposition="middle right", hoverinfo="skip", showlegend=False, cliponaxis=False,
     )  # fmt: skip
-    _add_name(figure, f"<b>{config.label}</b>", top)
+    # Above its mark, and wholly within the chart.
+    share = middle / most
+    anchor, at = ("left", min(gains)) if share < 0.35 else ("right", max(gains)) if share > 0.65 else ("center", middle)
+    _add_name(figure, f"<b>{config.label}</b>", top + NAME, x=at, xanchor=anchor)
 
 
-def _add_rows(figure: go.Figure, rows: Sequence[Row], tops: Sequence[int]) -> None:
+def _add_rows(figure: go.Figure, rows: Sequence[Row], tops: Sequence[int], most: float) -> None:
     """Add the categories: the name of each with its fastest lane, and below it a mark for each lane."""
     shown = [unbroken(row.category, MOST_NAME) for row in rows]
     for config in dict.fromkeys(config for row in rows for config in row.gains):
@@ -144,10 +147,26 @@ def _add_rows(figure: go.Figure, rows: Sequence[Row], tops: Sequence[int]) -> No
         )  # fmt: skip
     for name, row, top in zip(shown, rows, tops, strict=False):
         best, gain = max(row.gains.items(), key=lambda found: found[1])
-        _add_name(figure, f"<b>{name}</b>{NEAR}fastest: {short_name(best)}, {factor(gain)}x", top)
+        said = f"<b>{name}</b>{NEAR}fastest: {short_name(best)}, {factor(gain)}x"
+        _add_beside_plain(figure, said, top + NAME, most)
 
 
-def _add_name(figure: go.Figure, text: str, top: int) -> None:
-    figure.add_annotation(
-        text=text, xref="x domain", x=0, y=top + NAME, xanchor="left", yanchor="top", showarrow=False, borderpad=0
-    )
+def _add_beside_plain(figure: go.Figure, text: str, top: int, most: float) -> None:
+    """Add a text right of the line of plain generate, or left of it if only there is room on a phone.
+
+    Where there is room on neither side, it is over the line.
+    """
+    longest = max(len(sub(r"<[^>]*>", "", line)) for line in text.split("<br>"))
+    wide, left = LETTER * longest, PHONE / most
+    if wide <= PHONE - left or left < PHONE / 4:
+        _add_name(figure, text, top, x=1, xanchor="left", xshift=8)
+    elif wide <= left:
+        _add_name(figure, text, top, x=1, xanchor="right", xshift=-8)
+    else:
+        _add_name(figure, text, top, xref="x domain", x=0, xanchor="left")
+
+
+def _add_name(figure: go.Figure, text: str, top: int, **place: Any) -> None:
+    """Add a text whose first line is ``top`` pixels below the top. No line of the grid goes through it."""
+    look = {"showarrow": False, "borderpad": 0, "bgcolor": PAGE, "align": "left"}
+    figure.add_annotation(text=text, y=top, yanchor="top", **look, **place)

@@ -9,16 +9,20 @@ import plotly.graph_objects as go
 from plotly.colors import hex_to_rgb
 
 from specdec.report.cost_map import FREE, Point, break_even
-from specdec.ui.charts.figures import BLUE, COLOURS, GREY, LINE, styled
+from specdec.ui.charts.figures import BLUE, COLOURS, GREY, LINE, coloured, styled
 from specdec.ui.charts.labels import apart, shown
 
-HEIGHT, PLOT = 440, 330  # pixels: the height of the chart, and about that of its axes' rectangle
+HEIGHT, PLOT = 500, 390  # pixels: the height of the chart, and about that of its axes' rectangle
 MOST_LABELS = 14
 NEAR, GAP = 0.05, 0.03  # of the width: points with names in one column, and the column's distance
 NAMES = 0.2, 0.08  # of the width: a name on a phone, and on a wide screen
+PAYS_NOT = ("<i>speculation does not pay</i>", "<i>speculation<br>does not pay</i>")
 PAPERS = "break-even, v = 1"
-LOSES = "hollow: speculation was clearly slower"
 BLOCKS = "break-even, v = 1, one pass a draft"
+ENDS = {PAPERS: "break-even,<br>v = 1", BLOCKS: "break-even,<br>one pass"}  # the names at the ends of the lines
+MEASURED = "break-even,<br>measured v"
+RIGHT = 86  # pixels for them
+LOSES = "hollow: speculation was clearly slower"
 Line = Sequence[tuple[float, float]]  # costs with acceptance rates, in small steps
 PAYS = f"rgba{(*hex_to_rgb(BLUE), 0.13)}"  # light enough for both themes
 
@@ -38,14 +42,19 @@ def map_figure(points: Sequence[Point], growth: Mapping[int, float]) -> go.Figur
     line = line if grown else papers
     _add_line(figure, line, {"color": BLUE, "width": 2}, _measured(growth) if grown else PAPERS)
     _add_line(figure, [(c, 1.0) for c, _ in (line[0], line[-1])], {"width": 0}, fill="tonexty", fillcolor=PAYS)
+    lines = {MEASURED if grown else ENDS[PAPERS]: line}
     if grown:
         _add_line(figure, papers, {"color": GREY, "width": 2, "dash": "6px,4px"}, PAPERS)
+        lines[ENDS[PAPERS]] = papers
     if len(kinds) > 1:
-        _add_line(figure, break_even(FREE, most, True), {"color": GREY, "width": 2, "dash": "2px,3px"}, BLOCKS)
+        blocks = break_even(FREE, most, True)
+        _add_line(figure, blocks, {"color": GREY, "width": 2, "dash": "2px,3px"}, BLOCKS)
+        lines[ENDS[BLOCKS]] = blocks
+    _name_lines(figure, lines)
     place = {"x": most, "xanchor": "right", "showarrow": False, "borderpad": 4}
     if line[-1][1] < 0.88:  # otherwise there is no room for it
         figure.add_annotation(text="<i>speculation pays</i>", y=100, yanchor="top", **place)
-    figure.add_annotation(text="<i>speculation does not pay</i>", y=0, yanchor="bottom", **place)
+    _name_loss(figure, [*lines.values()], most, place)
     _add_points(figure, points, most)
     if len(points) <= MOST_LABELS:
         _name_points(figure, points, most, (line, papers))
@@ -56,7 +65,35 @@ def map_figure(points: Sequence[Point], growth: Mapping[int, float]) -> go.Figur
         look = {"size": 11, "color": GREY, "symbol": "circle-open", "line": {"width": 1.5}}
         figure.add_scatter(x=[None], y=[None], mode="markers", name=LOSES, marker=look)
         entries += 1
-    return styled(figure, HEIGHT, legend=entries, hover="closest")
+    return styled(figure, HEIGHT, legend=entries, hover="closest", right=RIGHT)
+
+
+def _name_lines(figure: go.Figure, lines: Mapping[str, Line]) -> None:
+    """Put the name of each line right of its end."""
+    ends = [line[-1] for line in lines.values()]
+    places = apart([100 * alpha for _, alpha in ends], 200 * LINE / PLOT, 6, 94)
+    for (name, (cost, _)), place in zip(zip(lines, ends, strict=True), places, strict=True):
+        colour = BLUE if name == MEASURED else GREY
+        figure.add_annotation(
+            text=coloured(name, colour), x=cost, y=place, xanchor="left", yanchor="middle", xshift=4, align="left",
+            showarrow=False, borderpad=0,
+        )  # fmt: skip
+
+
+def _name_loss(figure: go.Figure, lines: Sequence[Line], most: float, place: Mapping[str, Any]) -> None:
+    """Name the region where speculation does not pay directly below the first of the lines, which bounds it.
+
+    In two lines where one crosses another line on a phone, and at the bottom without room for these.
+    """
+    for text, wide, rows in ((PAYS_NOT[0], 0.68, 1), (PAYS_NOT[1], 0.36, 2)):
+        high = 100 * (rows * LINE - 4) / PLOT
+        around = [[100 * alpha for c, alpha in line if c >= (1 - wide) * most] for line in lines]
+        top = min(around[0], default=0.0)
+        low = max([0.0, *(max(found) for found in around[1:] if found and max(found) < top)])
+        if top - low > high:
+            figure.add_annotation(text=text, y=min((top + low) / 2, 94), yanchor="middle", align="right", **place)
+            return
+    figure.add_annotation(text=PAYS_NOT[0], y=0, yanchor="bottom", **place)
 
 
 def _measured(growth: Mapping[int, float]) -> str:
@@ -98,10 +135,19 @@ def _add_points(figure: go.Figure, points: Sequence[Point], most: float) -> None
 def _name_points(figure: go.Figure, points: Sequence[Point], most: float, lines: Sequence[Line]) -> None:
     """Put a name beside each point: on the right, or on the left if a line would cross it.
 
-    All names are at different heights, because on a phone even points of very different costs would overlap.
+    All names are at different heights, because on a phone even points of very different costs would overlap. The name
+    of a point below the first line is below the point, if there is room.
     """
     places = apart([100 * point.alpha for point in points], 100 * LINE / PLOT, 3, 92)
     for point, place in zip(points, places, strict=True):
+        below = 100 * (point.alpha - LINE / PLOT)
+        if _loses(lines[0], point) and not any(
+            _crosses(line, point.c - most / 10, point.c + most / 10, below) for line in lines
+        ):  # there it is not in the way of the region's name
+            figure.add_annotation(
+                text=shown(point.label), x=point.c, y=below, yanchor="middle", showarrow=False, borderpad=0
+            )
+            continue
         near = [other.c for other in points if abs(other.c - point.c) < NEAR * most]
         before, after = min(near) - GAP * most, max(near) + GAP * most
         left = point.c > 0.6 * most or _on_left(lines, before, after, most, place)
@@ -110,6 +156,11 @@ def _name_points(figure: go.Figure, points: Sequence[Point], most: float, lines:
             ax=before if left else after, xanchor="right" if left else "left",
             showarrow=True, arrowhead=0, arrowwidth=1, arrowcolor=GREY, standoff=6,
         )  # fmt: skip
+
+
+def _loses(line: Line, point: Point) -> bool:
+    """Whether a point is below the line."""
+    return any(cost <= point.c and alpha > point.alpha for cost, alpha in line)
 
 
 def _crosses(line: Line, start: float, end: float, height: float) -> bool:

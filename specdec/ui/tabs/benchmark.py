@@ -44,8 +44,8 @@ from specdec.ui.tabs.measurement import (
 from specdec.ui.tabs.results_io import Opening, kept_results
 
 LEDE = (
-    "Compares methods over many prompts. Speed-up: plain generate's time per token over the method's, after the first "
-    "token, all prompts of a run together; the median run counts."
+    "Compares methods over many prompts. Speed-up is plain generate's time per token, divided by that of the method, "
+    "after the first token. It is taken over all prompts of a run, and the median run counts."
 )
 KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"

@@ -149,6 +149,17 @@ def test_each_category_of_a_benchmark_has_a_named_row_with_a_mark_for_each_lane(
     assert gains_table(by_category(alone)) is None and not marks_of(benchmark_figure(alone))
 
 
+def test_the_line_of_plain_generate_goes_through_all_rows_of_a_benchmark() -> None:
+    """It has its name at the top, and names of categories are beside it."""
+    figure = benchmark_figure(in_categories({"a": {LOOP: 2.0, SPECULATIVE: 6.0}, "b": {LOOP: 3.0, SPECULATIVE: 7.0}}))
+    (line,) = (shape for shape in figure.layout.shapes if shape.x0 == shape.x1 == 1)
+    assert sorted((line.y0, line.y1)) == sorted(figure.layout.yaxis.range)
+    notes = {words(note): note for note in figure.layout.annotations if note.xref != "paper"}
+    assert notes["plain generate, 1x"].y == min(note.y for note in notes.values())
+    beside = [note for text, note in notes.items() if "fastest" in text or "plain" in text]
+    assert len(beside) == 3 and all(note.x == 1 and note.xanchor == "left" and note.xshift > 0 for note in beside)
+
+
 def test_a_benchmark_of_very_many_categories_is_drawn_with_the_first_of_them() -> None:
     trials = in_categories({str(n): {LOOP: 2.0} for n in range(MOST_ROWS + 5)})
     figure, table = benchmark_figure(trials), gains_table(by_category(trials))
@@ -304,7 +315,9 @@ def test_the_map_shows_lines_region_and_points() -> None:
     assert [shape.name for shape in figure.data if shape.showlegend is not False] == [
         "break-even, v = 1.30 (measured)", "break-even, v = 1", SPECULATIVE.label, LOSES,
     ]  # fmt: skip
-    assert "<i>speculation pays</i>" in notes and "<i>speculation does not pay</i>" in notes
+    assert "<i>speculation pays</i>" in notes and any("break-even,<br>v = 1" in note for note in notes)
+    loss = next(note for note in figure.layout.annotations if "not pay" in note.text)
+    assert paper.y[-1] < loss.y < line.y[-1], "below the line that bounds the region, not below the papers'"
     assert "a" in notes and "&lt;b&gt;" in notes
     for title in (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text):
         assert "(" in title, "with its unit"
