@@ -19,8 +19,10 @@ from specdec.ui.charts.labels import apart
 ALONG = "Draft length \u03b3 (guesses per round)"
 # Pixels: the axes' rectangle of the first chart and of the others, and below each its axis with numbers and name.
 FIRST, SMALL, AXIS = 200, 76, 58
+STEPS = (1, 2, 2.5, 3, 4, 5, 6, 10, 20)  # of a grid, times a power of ten
 GRID = "rgba(128, 128, 128, 0.16)"  # about as the grid of the other charts, in both themes
-RIGHT = 46  # pixels right of the charts, for the names of the two level lines
+CURVE = "fixed \u03b3"
+RIGHT = 62  # pixels right of the charts, for the names of the curve and of the two level lines
 
 
 class Chart(NamedTuple):
@@ -48,7 +50,7 @@ def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int, 
     drafted = [(gamma, row.judgement) for gamma, row in fixed if row.judgement.alpha is not None]
     costs = [(gamma, j) for gamma, j in drafted if j.split and j.v and j.c is not None]
     predicted = [(gamma, row.predicted) for gamma, row in fixed if row.predicted]
-    key = [[("\u25cf median run (bar: all runs)", BLUE), *([("\u2013 predicted", GREY)] if predicted else [])]]
+    key = [[("\u25cf median run (bar: all runs)", BLUE), *([("\u25c7 predicted", GREY)] if predicted else [])]]
     if any(row.gamma == "auto" and row.summary.gain for row in rows):
         key.append([("\u00b7\u00b7\u00b7 auto: chooses \u03b3 anew in each round", ORANGE)])
     charts = [
@@ -103,8 +105,8 @@ def _add_gains(
     gains = [row.summary.gains for _, row in fixed]
     y = [median_low(found) for found in gains]
     if predicted:
-        # Dashes wider than the points, and behind them, so that both are seen where they are at one place.
-        mark = {"symbol": "line-ew-open", "size": 15, "color": GREY, "line": {"width": 2.5}}
+        # Hollow, and wider than the points, so that both are seen where they are at one place.
+        mark = {"symbol": "diamond-open", "size": 12, "color": GREY, "line": {"width": 1.5}}
         figure.add_scatter(
             x=[gamma for gamma, _ in predicted], y=[value for _, value in predicted], mode="markers", marker=mark,
             cliponaxis=False, row=1, col=1,
@@ -114,7 +116,7 @@ def _add_gains(
         marker={"size": 8}, cliponaxis=False, row=1, col=1,
         error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": BLUE} | bars(gains, y),
     )  # fmt: skip
-    levels = [("plain", 1.0, GREY, 1, "8px,3px")]
+    levels = [("plain", 1.0, GREY, 2, "8px,3px")]
     auto = next((row.summary.gain for row in rows if row.gamma == "auto"), None)
     if auto:
         levels.append(("auto", auto, ORANGE, 2, "2px,3px"))
@@ -123,9 +125,11 @@ def _add_gains(
     low, top = max(0.0, min(drawn) - room / 2), max(drawn) + 1.4 * room
     figure.update_yaxes(range=[low, top], row=1, col=1)
     _add_grid(figure, low, top, [level for _, level, *_ in levels])
-    places = apart([level for _, level, *_ in levels], LINE * (top - low) / FIRST, low, top)
-    for (name, level, colour, width, dash), place in zip(levels, places, strict=True):
+    for _, level, colour, width, dash in levels:
         figure.add_hline(y=level, line={"color": colour, "width": width, "dash": dash}, row=1, col=1)
+    ends = [(name, level, colour) for name, level, colour, *_ in levels] + [(CURVE, found, BLUE) for found in y[-1:]]
+    places = apart([level for _, level, _ in ends], LINE * (top - low) / FIRST, low, top)
+    for (name, _, colour), place in zip(ends, places, strict=True):
         figure.add_annotation(
             text=coloured(name, colour), x=longest + 0.5, y=place, xanchor="left", yanchor="middle", xshift=4,
             showarrow=False, row=1, col=1,
@@ -133,14 +137,24 @@ def _add_gains(
 
 
 def _add_grid(figure: go.Figure, low: float, top: float, levels: Sequence[float]) -> None:
-    """The grid of the first chart. A level line is no grid line, so none of these is drawn close to one."""
-    step = _step((top - low) / 6)
-    ticks = [step * n for n in range(ceil(low / step), floor(top / step) + 1)]
-    figure.update_yaxes(tickvals=ticks, ticktext=[f"{round(tick, 6):g}" for tick in ticks], row=1, col=1)
+    """The grid of the first chart. A level line is no grid line, so none of these is drawn close to one.
+
+    Its numbers are not close to the last level line either, if another step than the usual one can do so.
+    """
     near = 7 * (top - low) / FIRST  # seven pixels
+    wanted = _step((top - low) / 6)
+    power = 10.0 ** floor(log10(wanted))
+    steps = sorted((power * step for step in STEPS), key=lambda step: abs(log10(step / wanted)))
+    choices = [ticks for step in steps if 3 <= len(ticks := _ticks(low, top, step)) <= 7]
+    ticks = next((ticks for ticks in choices if all(abs(tick - levels[-1]) > near for tick in ticks)), choices[0])
+    figure.update_yaxes(tickvals=ticks, ticktext=[f"{round(tick, 6):g}" for tick in ticks], row=1, col=1)
     for tick in ticks:
         if all(abs(tick - level) > near for level in levels):
             figure.add_hline(y=tick, line={"color": GRID, "width": 1}, layer="below", row=1, col=1)
+
+
+def _ticks(low: float, top: float, step: float) -> list[float]:
+    return [step * n for n in range(ceil(low / step), floor(top / step) + 1)]
 
 
 def _step(least: float) -> float:
