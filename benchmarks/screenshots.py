@@ -118,7 +118,7 @@ def shoot(browser, address: str, theme: str, width: int, folder: Path) -> None:
 
 def preview(page) -> None:
     """The picture that other sites show beside a link to the page: that of a recorded race."""
-    page.click(".sd-chip:has-text('A chat model')")
+    page.click(".sd-chip:has-text('SmolLM2')")
     page.wait_for_function("window.specdec.origin === 'gallery'")
     page.click(".sd-shareButton")
     with page.expect_download() as picture:

@@ -178,7 +178,7 @@ def server_line(server: ServerFacts) -> str:
     engine = " ".join(filter(None, [server["engine"], server["version"]]))
     most = server["guesses"]
     speculates = {False: "no speculation", None: "it does not tell whether it speculates"}
-    yes = f"up to {most} guesses a step" if most else "speculates"
+    yes = f"up to {most} guesses a step" if most else "its server drafts and checks"
     return " \u00b7 ".join([server["model"], engine, speculates.get(server["speculation"], yes)])
 
 

@@ -34,10 +34,10 @@ STYLES = (
 TITLE = "Speculative decoding, recorded"
 # The recorded races that ship, by the file's name, with their titles.
 RECORDED = {
-    "vllm-cpu": "vLLM servers",
-    "smollm2-letter": "A chat model",
-    "h200-embedded": "On an H200",
-    "h200-synthetic-7b": "7B pair, timing only",
+    "vllm-cpu": "vLLM, embedded",
+    "smollm2-letter": "SmolLM2, lookup",
+    "h200-embedded": "Embedded on H200",
+    "h200-synthetic-7b": "Synthetic 7B",
 }
 SHARES = ("engine", "measured")  # what of a gain our loop makes, and what speculation; a card shows them
 
@@ -81,7 +81,7 @@ class Recording:
             "engine": verdict["engine"],
             "rates": verdict["rates"],
             "figures": [figure for figure in verdict["figures"] or () if figure.get("name") in SHARES],
-            "pair": begin["pair"],
+            "pair": begin["pair"].removesuffix(f" \u00b7 {label}"),
             "machine": machine.get("gpu") or machine.get("cpu") or "machine not recorded",
             "at": begin["at"],
             "packed": base64.b64encode(gzip.compress(self.text.encode(), mtime=0)).decode("ascii"),

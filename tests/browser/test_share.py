@@ -284,7 +284,7 @@ def test_a_visitor_saves_a_race_as_a_page(page, browser, tmp_path):
     """A recorded race opens with one click. The saved page shows it without the server that made it."""
     from browser.test_static import alone
 
-    page.click(".sd-chip:has-text('A chat model')")
+    page.click(".sd-chip:has-text('SmolLM2')")
     page.wait_for_function("window.specdec.origin === 'gallery'")
     sentence = page.inner_text(".sd-headline")
     assert "7.5 times as fast" in sentence

@@ -109,7 +109,7 @@ def test_files_of_several_servers_say_of_each_how_many_guesses_it_makes(tmp_path
         words = [f"plain={plain.url}", f"2={first.url}", f"fast={second.url}", "--prompts", prompts, "--tokens", "32"]
         assert specdec_command("servers", *words, "--runs", "1", "--export", file).returncode == 0
     text = file.read_text()
-    assert "vLLM 0.32.0 \u00b7 speculates\n" in text and "up to 4" not in text
+    assert "vLLM 0.32.0 \u00b7 its server drafts and checks\n" in text and "up to 4" not in text
     assert [line.split(" | ")[2] for line in text.splitlines() if line.startswith("| 1 |")] == ["", "2", "4"]
 
 

@@ -1,7 +1,7 @@
 // A page of recorded races without a server: the views of the served page, in a frame that needs no Gradio.
 import { mount as mountHow } from "../explain/how.js";
 import { fromBase64, inAddress, linkWith, tabInAddress } from "../lib/address.js";
-import { defineFigures } from "../lib/definitions.js";
+import { defineFigures, figureName } from "../lib/definitions.js";
 import { dayOf, el } from "../lib/dom.js";
 import { inflate } from "../lib/inflate.js";
 import { defineLanes, labelOf } from "../lib/lanes.js";
@@ -14,8 +14,7 @@ import { onRace } from "../race/current_race.js";
 import { LARGEST } from "../race/race.js";
 
 const TABS = { race: "Race", "how-it-works": "How it works" };
-// What a card says of the two shares of its speed-up.
-const SHARES = { measured: "from speculation itself", engine: "from our loop alone" };
+const SHARES = ["engine", "measured"]; // of the speed-up on a card
 const LEDE = [
   "A small model ",
   el("span", "", "(the draft)"),
@@ -107,14 +106,15 @@ function cardOf(card) {
   const runs = card.runs === 1 ? "1 run" : `${card.runs} runs`;
   const node = el("a", "sd-recordingCard", "", [
     el("strong", "", title || pair),
-    ...(synthetic ? [el("span", "sd-cardMark", synthetic)] : title ? [el("span", "sd-cardFrom", pair)] : []),
+    ...(title ? [el("span", "sd-cardFrom", pair)] : []),
+    ...(synthetic ? [el("span", "sd-cardMark", synthetic)] : []),
     el("span", `sd-cardFigures${grey}`, "", [
       figureOf(
         [...(about ? [el("small", "", "about ")] : []), factor ?? "\u2013"],
         factor ? `the speed of ${baseline}` : "",
       ),
-      ...Object.entries(SHARES).flatMap(([share, words]) =>
-        card.figures.filter(({ name }) => name === share).map(({ value }) => figureOf([value], words)),
+      ...SHARES.flatMap((share) =>
+        card.figures.filter(({ name }) => name === share).map((figure) => figureOf([figure.value], figureName(figure))),
       ),
     ]),
     ...(gain && rates?.generate && rates?.speculative
