@@ -62,6 +62,13 @@ test("the third step shows the outcome of the round", () => {
   assert.deepEqual(kinds(2), ["sd-last", ...status.slice(0, at), told().token_kind, ...status.slice(at)]);
 });
 
+test("the parts of the third step's bars are named", () => {
+  const [round, alone] = [...all(".sd-howStep")[2].querySelectorAll(".sd-howRow")];
+  const names = (row) => [...row.querySelectorAll(".sd-howKey > span")].map((part) => part.textContent);
+  assert.deepEqual(names(round), ["drafting", "checking", "other work"]);
+  assert.deepEqual(names(alone), ["one token each"]);
+});
+
 test("with reduced motion the finished pictures are there at once, and each press is a step", async () => {
   reduceMotion(true);
   await showRun(recordsOf(recorded()));

@@ -20,6 +20,7 @@ const PACES = [5000, 2000, 1000, 500, 200, 100, 50, 20, 10, 5, 2, 1];
 const LASTS = 6; // seconds that the first two steps may take together
 const UNTIMED = 2; // seconds of a step whose time is not known
 const TURN = 0.5; // seconds in which a guess gets its verdict
+const PARTS = { draft: "drafting", verify: "checking", rest: "other work", one: "one token each" }; // of a bar
 const GROWS = 1.2; // seconds in which the last bars grow
 
 // What the steps need of a race; null if its lane made no guess.
@@ -126,14 +127,14 @@ function settling(story) {
   if (times.round !== null) {
     const rest = Math.max(0, times.round - (times.draft ?? 0) - (times.verify ?? 0));
     const parts = { draft: times.draft ?? 0, verify: times.verify ?? 0, rest };
-    rows.push(new Row(story, `this round: ${counted(count, "token")}`, Object.entries(parts)));
+    rows.push(new Row(story, `this round: ${counted(count, "token")}`, Object.entries(parts)).withKey());
     if (times.alone)
       rows.push(
         new Row(
           story,
           `${counted(count, "token")}, without guesses`,
           times.alone.map((seconds) => ["one", seconds]),
-        ),
+        ).withKey(),
       );
   }
   const seconds = last * TURN + (rows.length ? GROWS : 0);
@@ -241,6 +242,7 @@ export function dress(mark, kind) {
 class Row {
   constructor({ longest }, label, parts, squares = 0) {
     this.total = sum(parts.map(([, seconds]) => seconds));
+    this.kinds = new Set(parts.filter(([, seconds]) => seconds > 0).map(([kind]) => kind));
     this.fill = el("span", "sd-howFill");
     this.fill.style.width = `${(this.total / longest) * 100}%`;
     for (const [kind, seconds] of parts.filter(([, seconds]) => seconds > 0)) {
@@ -257,6 +259,15 @@ class Row {
       ]),
       el("span", "sd-howBar", "", [el("span", "sd-howTrack", "", [this.fill, this.value])]),
     ]);
+  }
+
+  // Names the parts of the bar below it.
+  withKey() {
+    const names = [...this.kinds].map((kind) =>
+      el("span", "", "", [el("span", `sd-howPart ${kind}`), el("span", "", PARTS[kind])]),
+    );
+    this.node.append(el("span", "sd-howKey", "", names));
+    return this;
   }
 
   grow(seconds) {
