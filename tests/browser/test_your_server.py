@@ -28,6 +28,9 @@ def test_two_servers_are_checked_raced_and_looked_at(page) -> None:
         assert not page.is_visible(".sd-pair") and "Two servers race here" in text(page, ".sd-head")
         tops = {page.locator(f"#sd-server-{name} input").first.bounding_box()["y"] for name in NUMBERS}
         assert len(tops) == 1, "all in one line"
+        there = page.url
+        page.click(".sd-lede a:visible")
+        assert page.evaluate("document.activeElement.id") == "sd-server-help" and page.url == there
         page.fill("#sd-server-plain input", other.url)
         page.fill("#sd-server-spec input", plain.url)
         page.click("#sd-server-check")

@@ -58,7 +58,7 @@ NO_SERVER = (
     "Start two for the same model, because speculation is switched on or off when a server starts. With vLLM, on one "
     "GPU, in two terminals; then press Check."
 )
-HELP = "No server yet? See the end of this page."
+HELP = 'No server yet? <a class="sd-jump" href="#sd-server-help">See the end of this page</a>.'
 
 
 class ServerTab:
@@ -124,7 +124,7 @@ class ServerTab:
 
     def _model_field(self) -> gr.Textbox:
         return gr.Textbox(
-            "", label="Model", info="if several", max_lines=1, min_width=90, elem_id="sd-server-model",
+            "", label="Model", info="if a server has several", max_lines=1, min_width=90, elem_id="sd-server-model",
             elem_classes="sd-of-server",
         )  # fmt: skip
 
