@@ -225,6 +225,7 @@ def test_the_menu_is_whole_in_a_window(browser, address, width: int, height: int
         box, picture = (page.locator(part).bounding_box() for part in (".sd-sharePanel", ".sd-picture canvas"))
         assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height
         assert picture["width"] >= min(500, width - 80)
+        assert text(page, ".sd-sharePanel > :last-child").startswith("Open a recording"), "which shares nothing"
 
 
 @pytest.mark.full

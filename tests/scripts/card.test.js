@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { cardOf, COLOURS, nameOf } from "../../specdec/ui/assets/share/card.js";
+import { cardOf, COLOURS, drawCard, nameOf } from "../../specdec/ui/assets/share/card.js";
 import { defineFigures } from "../../specdec/ui/assets/lib/definitions.js";
 import { defineLanes } from "../../specdec/ui/assets/lib/lanes.js";
 import { Race } from "../../specdec/ui/assets/race/race.js";
@@ -48,8 +48,8 @@ test("the picture has the figures of the page, and its origin in short words", (
   ]);
   assert.equal(card.factor, "about 0.83x");
   assert.match(card.pair, / \u00b7 \u03b3 1, 3 new tokens, greedy$/);
-  assert.deepEqual(card.origin, ["some", "1 run", "1 January 1970"]);
-  assert.equal(cardOf(race("link"), "https://a.org/").origin[0], "From a link");
+  assert.deepEqual(card.origin, ["Measured on some", "1 run", "1 January 1970"]);
+  assert.deepEqual(cardOf(race("link"), "https://a.org/").origin.slice(0, 2), ["From a link", "recorded on some"]);
 });
 
 test("a bar holds every round after the first token, its passes within its time", () => {
@@ -64,6 +64,33 @@ test("a bar holds every round after the first token, its passes within its time"
   const [round] = lanes[1].rounds;
   assert.deepEqual(round.kinds, ["accepted", "correction"]);
   assert.ok(round.draft + round.verify <= round.whole);
+});
+
+test("the speculative lane stands twice: to scale, and over the whole width with its tokens", () => {
+  const boxes = [];
+  const pen = {
+    measureText: () => ({ width: 10 }),
+    fillText() {},
+    strokeRect() {},
+    beginPath() {},
+    moveTo() {},
+    lineTo() {},
+    fill() {},
+    fillRect(left, top, wide, high) {
+      boxes.push({ colour: this.fillStyle, left, top, right: left + wide, high });
+    },
+  };
+  const card = cardOf(race(), "https://a.org/");
+  card.lanes[0].duration = 4 * card.lanes[1].duration;
+  drawCard({ getContext: () => pen }, card, "serif");
+  const of = (name) => boxes.filter(({ colour, high }) => colour === COLOURS[name] && high === 22);
+  const [small, large] = of("bar-verify");
+  assert.ok(Math.abs((large.right - 280) / (small.right - 280) - 4) < 0.3 && large.top > small.top);
+  const corrections = boxes.filter(({ colour, top }) => colour === COLOURS["correction-mark"] && top < 490);
+  assert.deepEqual(
+    corrections.map(({ top }) => top > large.top),
+    [true],
+  );
 });
 
 test("the picture has the colours of the page", () => {

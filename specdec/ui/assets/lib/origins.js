@@ -1,6 +1,8 @@
 // Where a shown race comes from, in the server's words. `mount` sets the sentences before anything is drawn.
 import { dayOf } from "./dom.js";
 
+export const NO_MACHINE = "machine not recorded";
+
 let sentences = {};
 export function defineOrigins(table) {
   sentences = table;
@@ -19,7 +21,7 @@ export function originOf({ origin, name }) {
 export function sourceOf({ begin, verdict, lanes }) {
   const [{ started }] = lanes.values(); // of a stopped race perhaps the only one
   const { cpu, gpu } = started.machine;
-  const machine = [gpu, cpu].find((name) => typeof name === "string") ?? "machine not recorded";
+  const machine = [gpu, cpu].find((name) => typeof name === "string") ?? NO_MACHINE;
   const count = verdict.runs > 1 ? `${verdict.runs} runs` : "1 run";
   const runs = verdict.runs > 2 ? `median of ${count}` : count;
   return { machine, runs, day: dayOf(begin.at) };

@@ -1,7 +1,7 @@
 // A race as a picture to post: 1200 x 630, light, and understandable without the page.
 import { figureName } from "../lib/definitions.js";
 import { factorOf } from "../lib/figures.js";
-import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
+import { measuredHere, NO_MACHINE, originOf, sourceOf } from "../lib/origins.js";
 import { firstSentence } from "../lib/sentences.js";
 import { kindsOf } from "../race/race.js";
 
@@ -9,14 +9,17 @@ export const [WIDTH, HEIGHT] = [1200, 630];
 const SMALLEST = 18; // pixels of a letter's height: a post shows the picture at half its size
 const LEFT = 56;
 const RIGHT = WIDTH - LEFT;
-const BAR = { left: 280, right: 1040, height: 26 }; // of a lane; its seconds are to the right of it
-const LANES_TOP = 306;
+const BAR = { left: 280, right: 1040, height: 22 }; // of a lane; its seconds are to the right of it
+const [LANES_TOP, NEXT] = [302, 36]; // pixels: the first lane, and from one to the next
+const OURS = "speculative";
+const WIDER = 1.05; // how much an enlarged lane must gain
 // The colours of the page in light, by the names of its style.
 export const COLOURS = {
   ink: "#1f2937",
   muted: "#5b6472",
   blue: "#1d5fb8",
   rule: "#e5e7eb",
+  accepted: "#d3e5fb",
   plain: "#5b6472",
   mark: "#374151",
   "bar-draft": "#5b93d8",
@@ -33,6 +36,8 @@ const SERVERS = { generate: "Plain server", speculative: "Speculative server" };
 export function cardOf(race, address) {
   const { verdict, begin, lanes } = race;
   const { machine, runs, day } = sourceOf(race);
+  const here = measuredHere(begin);
+  const where = machine === NO_MACHINE ? machine : `${here ? "Measured" : "recorded"} on ${machine}`;
   return {
     factor: factorOf(verdict),
     look: verdict.about ? "muted" : verdict.faster ? "blue" : "ink", // as on the page
@@ -45,7 +50,7 @@ export function cardOf(race, address) {
       .filter((key) => lanes.get(key)?.rounds.length > 1)
       .map((key) => barOf(lanes.get(key))),
     pair: [begin.pair, verdict.caption].filter(Boolean).join(" \u00b7 "),
-    origin: [...(measuredHere(begin) ? [] : [originOf({ ...begin, name: "" })]), machine, runs, day],
+    origin: [...(here ? [] : [originOf({ ...begin, name: "" })]), where, runs, day],
     address: nameOf(address),
   };
 }
@@ -132,26 +137,49 @@ function drawFigures({ figures }, write) {
   });
 }
 
-// A bar for each lane, all on one scale: a block for each pass, as wide as its time, and a cell below for each token.
-// The lanes as the page's strip draws them: each pass as wide as its time, and its tokens below it.
+// The lanes as the page's strip draws them: all on one scale, each pass as wide as its time. Below them the speculative
+// lane stands again, over the whole width, with a cell for each token below the pass that gave it.
 function drawLanes(pen, lanes, write) {
   const longest = Math.max(...lanes.map((lane) => lane.duration)) || 1;
-  const at = (seconds) => BAR.left + (seconds / longest) * (BAR.right - BAR.left);
+  const over = (seconds) => (time) => BAR.left + (time / seconds) * (BAR.right - BAR.left);
   let top = LANES_TOP;
   for (const lane of lanes) {
-    const strong = lane.key === "speculative";
-    const most = Math.max(1, ...lane.rounds.map(({ kinds }) => kinds.length));
-    const cell = Math.max(2, Math.min(7, Math.floor(42 / most)));
-    write(lane.label, LEFT, top + 21, 23, { weight: strong ? 700 : 400, width: BAR.left - LEFT - 16 });
-    for (const round of lane.rounds) drawRound(pen, strong, round, at, top, cell);
-    write(lane.seconds, at(lane.duration) + 12, top + 21, 23, { weight: strong ? 700 : 400 });
-    top += BAR.height + most * cell + 14;
+    const at = over(longest);
+    const weight = lane.key === OURS ? 700 : 400;
+    write(lane.label, LEFT, top + 19, 23, { weight, width: BAR.left - LEFT - 16 });
+    for (const round of lane.rounds) drawPasses(pen, lane.key, round, at, top);
+    write(lane.seconds, at(lane.duration) + 12, top + 19, 23, { weight });
+    top += NEXT;
+  }
+  const ours = lanes.find(({ key }) => key === OURS);
+  if (ours?.duration) {
+    const at = over(ours.duration);
+    drawFan(pen, over(longest)(ours.duration), top - NEXT + BAR.height, top);
+    write(longest / ours.duration > WIDER ? "enlarged" : "its rounds", LEFT, top + 19, 23, { colour: BLUE });
+    const most = Math.max(1, ...ours.rounds.map(({ kinds }) => kinds.length));
+    const cell = Math.max(2, Math.min(8, Math.floor(46 / most)));
+    for (const round of ours.rounds) {
+      drawPasses(pen, OURS, round, at, top);
+      drawTokens(pen, round, at, top + BAR.height + 3, cell);
+    }
   }
   drawLegend(pen, lanes, write);
 }
 
+// From the end of a lane to that of its enlarged one.
+function drawFan(pen, right, top, bottom) {
+  pen.fillStyle = COLOURS.accepted;
+  pen.beginPath();
+  pen.moveTo(BAR.left, top);
+  pen.lineTo(right, top);
+  pen.lineTo(BAR.right, bottom);
+  pen.lineTo(BAR.left, bottom);
+  pen.fill();
+}
+
 function drawLegend(pen, lanes, write) {
-  const kinds = new Set(lanes.flatMap((lane) => lane.rounds.flatMap((round) => round.kinds)));
+  const ours = lanes.filter(({ key }) => key === OURS);
+  const kinds = new Set(ours.flatMap((lane) => lane.rounds.flatMap((round) => round.kinds)));
   const passes = lanes.some((lane) => lane.server)
     ? [["rounds of the server", "bar-verify"]]
     : [["draft pass", "bar-draft"], ["target pass", "plain", "bar-verify"]]; // prettier-ignore
@@ -172,18 +200,22 @@ function drawLegend(pen, lanes, write) {
   }
 }
 
-function drawRound(pen, speculative, { start, whole, draft, verify, kinds }, at, top, cell) {
+function drawPasses(pen, lane, { start, whole, draft, verify }, at, top) {
   const block = (from, seconds, colour) => {
     const wide = at(from + seconds) - at(from);
     pen.fillStyle = COLOURS[colour];
     pen.fillRect(at(from), top, Math.max(0.6, wide - (wide > 4 ? 1 : 0)), BAR.height);
   };
   if (draft) block(start, draft, "bar-draft");
-  if (verify) block(start + draft, verify, speculative ? "bar-verify" : "plain");
+  if (verify) block(start + draft, verify, lane === OURS ? "bar-verify" : "plain");
   if (!draft && !verify) block(start, whole, "bar-rest");
+}
+
+// The tokens of a round, one below the other from `top`.
+function drawTokens(pen, { start, whole, draft, verify, kinds }, at, top, cell) {
   const wide = Math.max(1.5, Math.min(10, at(start + whole) - at(start) - 1.5));
   const left = at(start + draft + (verify || whole) / 2) - wide / 2;
-  kinds.forEach((kind, place) => drawToken(pen, kind, left, top + BAR.height + 3 + place * cell, wide, cell - 1));
+  kinds.forEach((kind, place) => drawToken(pen, kind, left, top + place * cell, wide, cell - 1));
 }
 
 function drawToken(pen, kind, x, y, wide, high) {

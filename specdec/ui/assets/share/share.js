@@ -52,13 +52,15 @@ export class Share {
     const links = [this.ofForm, section("This run", this.run.node, this.runWords), ...ownWords(OWN)];
     const file = section(
       "File",
-      el("div", "sd-actions", "", [this.page, this.save, chooser, open]),
+      el("div", "sd-actions", "", [this.page, this.save]),
       this.pageWords,
       el("p", "sd-hint", "The run's file has every event, as JSON lines."),
     );
     // What can be sent comes first where the links are of no use to others.
     const sent = el("div", "sd-shareSent", "", isOwn(location.href) ? [file, ...links] : [...links, file]);
-    this.ofRace = [section("Picture", this.picture.node, this.noPicture), sent, served(section("Code", this.code))];
+    const picture = section("Picture", this.picture.node, this.noPicture);
+    const opening = el("div", "sd-shareOpen", "", [chooser, open]);
+    this.ofRace = [picture, sent, served(section("Code", this.code)), opening];
     this.#draw();
     this.node.addEventListener("toggle", () => this.#refresh());
     onTab(() => this.#refresh());
