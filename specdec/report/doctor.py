@@ -63,9 +63,7 @@ def diagnose(found: Judgement, run: RunMetrics, drafting: Metrics, obeys: bool =
     """
     facts = _Facts(found, run, drafting, obeys)
     named = [name for name, rule in RULES if rule(facts)]
-    if not named or (named == ["busy"] and drafting.alpha is not None):
-        named.append("none")
-    return [Note(name, CAUSES[name].format(**facts.words)) for name in named]
+    return [Note(name, CAUSES[name].format(**facts.words)) for name in named or ["none"]]
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,10 @@ def test_each_cause_is_named_by_its_figures(cause: str, found: dict[str, Any], l
     assert causes() == ["none"], "and a good race has none of them"
 
 
+def test_of_figures_that_are_uncertain_nothing_is_called_inconspicuous() -> None:
+    assert causes({"kind": Kind.BUSY}) == ["busy"]
+
+
 def test_of_a_server_nothing_is_said_that_it_does_not_tell() -> None:
     """Its rounds are pieces of its text, so their cost is that of no guesses; nor is a dash put for a figure."""
     slow = {"decode_seconds": 3.0, "mean_acceptance_length": 1.0, "alpha": None}
