@@ -55,6 +55,8 @@ class Grammar:
         if not isinstance(self.text, str) or not self.text.strip():
             raise BadSetting(f"grammar is {quoted(self.text)}; give the text of a {self.kind}.")
         require_text("The grammar", self.text)
+        if self.kind == "json-schema" and self.text.strip() == "true":  # the same schema, as llguidance reads it
+            object.__setattr__(self, "text", "{}")
 
     @classmethod
     def json_schema(cls, schema: str | dict[str, Any] | bool) -> Grammar:
@@ -62,7 +64,7 @@ class Grammar:
 
         Raises ``InvalidInput`` for a value that JSON cannot hold.
         """
-        return cls("json-schema", schema if isinstance(schema, str) else _json({} if schema is True else schema))
+        return cls("json-schema", schema if isinstance(schema, str) else _json(schema))
 
     @staticmethod
     def function(allowed: Allowed) -> GrammarFunction:

@@ -145,7 +145,9 @@ def read_grammar(
             "or give a function of your own."
         ) from None
     texts = {
-        "json-schema": lambda: LLMatcher.grammar_from_json_schema(grammar.text, defaults=cast(Any, JSON_STYLE)),
+        "json-schema": lambda: LLMatcher.grammar_from_json_schema(
+            _object(grammar.text), defaults=cast(Any, JSON_STYLE)
+        ),
         "regex": lambda: LLMatcher.grammar_from_regex(grammar.text),
         "lark": lambda: LLMatcher.grammar_from_lark(grammar.text),
     }
@@ -173,6 +175,13 @@ def read_grammar(
     reader.last.clear()
     reader.last[grammar] = start
     return start
+
+
+def _object(schema: str) -> str:
+    """A schema's text, if it can be one that llguidance reads."""
+    if not schema.lstrip().startswith("{"):
+        raise ValueError("a schema is an object in braces, or true")
+    return schema
 
 
 def _apart(read: Callable[[], Any]) -> Any:

@@ -32,6 +32,8 @@ def asked(grammar, **settings) -> list:
         (Grammar("regex", "(?=a)b"), "regular expression: look-around"),
         (Grammar("regex", "[^\\x00-\\U0010ffff]"), "allows no text that the target's tokenizer can begin"),
         (Grammar("json-schema", "{"), "cannot be read as a JSON schema"),
+        (Grammar("json-schema", "false"), "a schema is an object in braces, or true"),
+        (Grammar("json-schema", "[]"), "a schema is an object in braces, or true"),
         (Grammar("json-schema", '{"type": "what"}'), "cannot be read as a JSON schema"),
         (Grammar("json-schema", '{"$ref": "http://127.0.0.1:1/a.json"}'), "retrieving it failed"),
         (Grammar("json-schema", '{"$ref": "#"}'), "allows no text"),
@@ -124,7 +126,7 @@ def test_a_dict_is_a_schema_and_settings_are_plain_values() -> None:
     params = specdec.SamplingParams(grammar=schema)  # type: ignore[arg-type]
     assert params.grammar == Grammar.json_schema(schema) == Grammar("json-schema", '{"enum": ["caf\u00e9"]}')
     assert pickle.loads(pickle.dumps(params)) == params and hash(params)
-    assert Grammar.json_schema(True) == Grammar.json_schema({}), "llguidance reads no true"
+    assert Grammar.json_schema(True) == Grammar.json_schema(" true ") == Grammar.json_schema({})
     function = specdec.SamplingParams(grammar=len)  # type: ignore[arg-type]
     assert function.grammar == Grammar.function(len) != Grammar.function(max)  # type: ignore[arg-type]
     assert pickle.loads(pickle.dumps(function)) == function and (function.grammar.kind, function.grammar.text) == (
