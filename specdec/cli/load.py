@@ -14,7 +14,7 @@ from specdec.cli.exports import write_exports
 from specdec.cli.output import Output, console_of, prompt_of, require_one_source
 from specdec.cli.parsers.load import CHART, CONTEXTS
 from specdec.cli.parsers.shared import params_of
-from specdec.cli.servers import asked_of, gathered, split
+from specdec.cli.servers import asked_of, gathered, require_no_pair, require_no_server, split
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.lanes.table import require_runs
@@ -60,6 +60,7 @@ def main(arguments: Namespace) -> None:
 
 def _servers(console: Output, arguments: Namespace) -> bool:
     """Measure servers and print what was found. False if a file could not be written."""
+    require_no_pair(arguments, "load", "gamma", "contexts", "passes")
     named, rest = split(arguments.words)
     params = params_of(arguments)
     require_runs(arguments.runs)
@@ -111,6 +112,7 @@ def _pair(console: Output, arguments: Namespace) -> bool:
     from specdec.measure.results.file import measured_on
     from specdec.models.pair import silence_libraries
 
+    require_no_server(arguments)
     silence_libraries()
     leave_a_core()
     params, gamma = params_of(arguments), arguments.gamma

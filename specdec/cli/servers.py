@@ -10,8 +10,9 @@ from typing import TypeVar
 
 from specdec.cli.exports import export_race, export_trials
 from specdec.cli.output import STYLES, Output, console_of, legend, prompt_of
+from specdec.cli.parsers import parser_of
 from specdec.cli.parsers.servers import RUNS
-from specdec.cli.parsers.shared import TABLES, either, params_of
+from specdec.cli.parsers.shared import TABLES, Parser, add_pair_arguments, either, params_of
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Round, SamplingParams
@@ -39,6 +40,22 @@ from specdec.text import whole_text
 
 Step = TypeVar("Step")
 Run = dict[str, list[Event]]  # the events of each server by its name
+
+
+def require_no_pair(arguments: Namespace, command: str, *more: str) -> None:
+    """Refuse an option of a pair, or one named in ``more``, beside servers: it would have no effect."""
+    of_pair, defaults = Parser(), parser_of(command).parse_args([""])
+    add_pair_arguments(of_pair)
+    for name in (*vars(of_pair.parse_args([])), *more):
+        if getattr(arguments, name) != getattr(defaults, name):
+            option = f"--{name.replace('_', '-')}"
+            raise InvalidInput(f"{option} is of a pair, and servers run as they were started; leave it out.")
+
+
+def require_no_server(arguments: Namespace) -> None:
+    """Refuse the name of a server's model where no server is given."""
+    if arguments.model is not None:
+        raise InvalidInput("--model is of servers, and none is named; --target and --draft name a pair.")
 
 
 def main(arguments: Namespace) -> None:

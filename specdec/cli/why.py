@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from specdec.cli.output import console_of, prompt_of
 from specdec.cli.parsers.shared import grammar_of
-from specdec.cli.servers import Run, asked_of, gathered, split
+from specdec.cli.servers import Run, asked_of, gathered, require_no_pair, require_no_server, split
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
@@ -43,6 +43,7 @@ Measured = tuple[Sequence[LaneEvents], Callable[[int], str], BaseException | Non
 
 
 def _servers(arguments: Namespace, params: SamplingParams) -> Measured:
+    require_no_pair(arguments, "why", "gamma")
     named, rest = split(arguments.words)
     if len(named) != 2 or len(rest) != 1:
         raise InvalidInput('Give two servers and a prompt: plain=URL spec=URL "text".')
@@ -65,6 +66,7 @@ def _pair(arguments: Namespace, params: SamplingParams) -> Measured:
 
     if len(arguments.words) != 1:
         raise InvalidInput("Give the prompt as one argument.")
+    require_no_server(arguments)
     silence_libraries()
     leave_a_core()
     prompt = message_of(prompt_of(arguments.words[0]), arguments.chat)
