@@ -59,7 +59,7 @@ def test_a_schema_may_ask_for_its_own_white_space(style) -> None:
 
 def test_a_request_to_vllm_holds_the_grammar_and_no_setting_that_it_ignores() -> None:
     for grammar, told in (
-        (Grammar("json-schema", "true"), {"json": True}),
+        (Grammar("json-schema", "true"), {"json": {"x-guidance": JSON_STYLE}}),
         (Grammar("regex", "[a-z]+"), {"regex": "[a-z]+"}),
         (Grammar("lark", 'start: "a"'), {"grammar": 'start: "a"'}),
         (Grammar.json_schema(SCHEMA), {"json": SCHEMA | {"x-guidance": JSON_STYLE}}),
