@@ -131,6 +131,8 @@ def readme(browser, address: str, folder: Path) -> None:
     with visit(browser, address, viewport={"width": 1440, "height": 900}) as page:
         open_page(page, address)
         preview(page)
+    # A visitor of their own: a recording that was opened stays in the form.
+    with visit(browser, address, viewport={"width": 1440, "height": 900}) as page:
         open_page(page, address)
         repeat(page)
         page.evaluate("window.scrollTo(0, 0)")
