@@ -54,17 +54,18 @@ def ends(values: Sequence[float], show: Callable[[float], str]) -> str:
 
 def times(factors: Sequence[float], middle: float | None = None) -> str:
     """Speed-ups: one, by default the median, with the lowest and highest."""
-    text = spread(factors, "{:.2f}".format, middle)
-    return text.replace(" (", "x (", 1) if "(" in text else text + "x" * bool(factors)
+    return _times(factors, "{:.2f}".format, middle)
 
 
 def speedups(factors: Sequence[float]) -> str:
     """The same with the digits of a headline, for a table that stands below one."""
-    if not factors:
-        return "\u2013"
-    digits = digits_of(median_low(factors))
-    text = spread(factors, lambda value: number(value, digits))
-    return text.replace(" (", "x (", 1) if "(" in text else f"{text}x"
+    digits = digits_of(median_low(factors)) if factors else 0
+    return _times(factors, lambda value: number(value, digits))
+
+
+def _times(factors: Sequence[float], show: Callable[[float], str], middle: float | None = None) -> str:
+    text = spread(factors, show, middle)
+    return text.replace(" (", "x (", 1) if "(" in text else text + "x" * bool(factors)
 
 
 def times_or_none(value: float | None) -> str:

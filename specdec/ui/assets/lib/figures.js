@@ -2,6 +2,8 @@
 import { figureName, meaningOf } from "./definitions.js";
 import { button, el } from "./dom.js";
 
+export const SHARES = ["engine", "measured"]; // of a speed-up, by name; their product is the speed-up
+
 const capital = (words) => words.replace(/^[a-z]/, (letter) => letter.toUpperCase()); // a Greek letter stays
 
 // A figure's label. If the figure has a definition, a tap, a click or a resting pointer shows it.

@@ -48,13 +48,13 @@ async function saveChart(button) {
 
 // What a chart is drawn from, with the colours of its marks as they are in this theme.
 function inTheme(parts) {
+  const colourNow = colourOf(document.body);
   let text = JSON.stringify(parts);
-  for (const [name, colour] of Object.entries(MARKS))
-    text = text.replaceAll(colour, colourOf(document.body)(`chart-${name}`));
+  for (const [name, colour] of Object.entries(MARKS)) text = text.replaceAll(colour, colourNow(`chart-${name}`));
   const [red, green, blue] = MARKS.blue.match(/\w\w/g).map((pair) => parseInt(pair, 16));
   const region = new RegExp(`rgba\\(${red}, ${green}, ${blue}, [\\d.]+\\)`, "g");
-  const alpha = Math.round(255 * Number(colourOf(document.body)("chart-pays"))).toString(16);
-  return JSON.parse(text.replaceAll(region, `${colourOf(document.body)("chart-blue")}${alpha}`));
+  const alpha = Math.round(255 * Number(colourNow("chart-pays"))).toString(16);
+  return JSON.parse(text.replaceAll(region, `${colourNow("chart-blue")}${alpha}`));
 }
 
 // A text with the page's colours as they are in this theme, because a file has no style of the page.

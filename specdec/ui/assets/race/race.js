@@ -243,3 +243,6 @@ export function momentOf(lane, seconds) {
 
 // Seconds for a person to read.
 export const secondsOf = (value) => `${value.toFixed(value < 10 ? 2 : 1)}\u00a0s`;
+
+// What a lane is called where it is drawn again on a scale of its own, so many times as wide.
+export const nameOfWider = (times) => (times > 1.05 ? "enlarged" : "its rounds");

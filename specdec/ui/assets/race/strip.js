@@ -3,6 +3,7 @@
 import { colourOf, el, onLook, scaleOf } from "../lib/dom.js";
 import { labelOf, laneOrder } from "../lib/lanes.js";
 import { word } from "../lib/words.js";
+import { nameOfWider } from "./race.js";
 import { StripRow } from "./strip_row.js";
 
 const ROOM = 74; // pixels right of the longest lane, for its time
@@ -106,7 +107,7 @@ export class Strip {
   #widen(width) {
     const own = this.#near?.lane && lengthOf([this.#near.lane]);
     const times = own ? this.#seconds / own : 1;
-    this.wider.textContent = times > 1.05 ? "enlarged" : "its rounds";
+    this.wider.textContent = nameOfWider(times);
     this.fan.hidden = !own;
     this.fan.style.width = `${width}px`;
     this.fan.style.clipPath = `polygon(0 0, ${100 / times}% 0, 100% 100%, 0 100%)`;

@@ -1,11 +1,10 @@
 // The verdict: the speed-up, its sentence, its origin, and up to four figures.
 import { button, el, fold } from "../lib/dom.js";
-import { term } from "../lib/figures.js";
+import { SHARES, term } from "../lib/figures.js";
 import { labelOf, laneOrder } from "../lib/lanes.js";
 import { beginningOf, firstSentence, inOneLine } from "../lib/sentences.js";
 import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 
-const SHARES = ["engine", "measured"]; // their product is the speed-up
 const SHOWN = 60; // characters of the prompt in the caption
 const LONG_NOTE = 44; // characters; a longer note takes two lines on a phone, and the texts have fewer
 const LONG = 150; // characters; a longer sentence is set smaller on a phone, so that both texts stay in view

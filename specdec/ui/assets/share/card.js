@@ -3,7 +3,7 @@ import { figureName } from "../lib/definitions.js";
 import { factorOf } from "../lib/figures.js";
 import { measuredHere, NO_MACHINE, originOf, sourceOf } from "../lib/origins.js";
 import { firstSentence } from "../lib/sentences.js";
-import { kindsOf } from "../race/race.js";
+import { kindsOf, nameOfWider } from "../race/race.js";
 
 export const [WIDTH, HEIGHT] = [1200, 630];
 const SMALLEST = 18; // pixels of a letter's height: a post shows the picture at half its size
@@ -12,7 +12,6 @@ const RIGHT = WIDTH - LEFT;
 const BAR = { left: 280, right: 1040, height: 22 }; // of a lane; its seconds are to the right of it
 const [LANES_TOP, NEXT] = [302, 36]; // pixels: the first lane, and from one to the next
 const OURS = "speculative";
-const WIDER = 1.05; // how much an enlarged lane must gain
 // The colours of the page in light, by the names of its style.
 export const COLOURS = {
   ink: "#1f2937",
@@ -142,9 +141,9 @@ function drawFigures({ figures }, write) {
 function drawLanes(pen, lanes, write) {
   const longest = Math.max(...lanes.map((lane) => lane.duration)) || 1;
   const over = (seconds) => (time) => BAR.left + (time / seconds) * (BAR.right - BAR.left);
+  const at = over(longest);
   let top = LANES_TOP;
   for (const lane of lanes) {
-    const at = over(longest);
     const weight = lane.key === OURS ? 700 : 400;
     write(lane.label, LEFT, top + 19, 23, { weight, width: BAR.left - LEFT - 16 });
     for (const round of lane.rounds) drawPasses(pen, lane.key, round, at, top);
@@ -153,14 +152,14 @@ function drawLanes(pen, lanes, write) {
   }
   const ours = lanes.find(({ key }) => key === OURS);
   if (ours?.duration) {
-    const at = over(ours.duration);
-    drawFan(pen, over(longest)(ours.duration), top - NEXT + BAR.height, top);
-    write(longest / ours.duration > WIDER ? "enlarged" : "its rounds", LEFT, top + 19, 23, { colour: BLUE });
+    const near = over(ours.duration);
+    drawFan(pen, at(ours.duration), top - NEXT + BAR.height, top);
+    write(nameOfWider(longest / ours.duration), LEFT, top + 19, 23, { colour: BLUE });
     const most = Math.max(1, ...ours.rounds.map(({ kinds }) => kinds.length));
     const cell = Math.max(2, Math.min(8, Math.floor(46 / most)));
     for (const round of ours.rounds) {
-      drawPasses(pen, OURS, round, at, top);
-      drawTokens(pen, round, at, top + BAR.height + 3, cell);
+      drawPasses(pen, OURS, round, near, top);
+      drawTokens(pen, round, near, top + BAR.height + 3, cell);
     }
   }
   drawLegend(pen, lanes, write);

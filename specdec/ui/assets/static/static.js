@@ -3,6 +3,7 @@ import { mount as mountHow } from "../explain/how.js";
 import { fromBase64, inAddress, linkWith, tabInAddress } from "../lib/address.js";
 import { defineFigures, figureName } from "../lib/definitions.js";
 import { dayOf, el } from "../lib/dom.js";
+import { SHARES } from "../lib/figures.js";
 import { inflate } from "../lib/inflate.js";
 import { defineLanes, labelOf } from "../lib/lanes.js";
 import { standAlone } from "../lib/server.js";
@@ -14,7 +15,6 @@ import { onRace } from "../race/current_race.js";
 import { LARGEST } from "../race/race.js";
 
 const TABS = { race: "Race", "how-it-works": "How it works" };
-const SHARES = ["engine", "measured"]; // of the speed-up on a card
 const LEDE = [
   "A small model ",
   el("span", "", "(the draft)"),
