@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy
 import torch
+from jsonschema import Draft202012Validator
 from llguidance import LLMatcher
 from llguidance.hf import from_tokenizer
 from transformers import LogitsProcessor
@@ -87,6 +91,15 @@ GRAMMARS = {name: Grammar.json_schema(schema) for name, schema in SCHEMAS.items(
 }
 
 
+def require_obeyed(name: str, text: str) -> None:
+    """Hold a whole text against a grammar of ``GRAMMARS``, without llguidance."""
+    if name in SCHEMAS:
+        checker = Draft202012Validator.FORMAT_CHECKER
+        Draft202012Validator(SCHEMAS[name], format_checker=checker).validate(json.loads(text))
+    else:
+        assert re.fullmatch(EXPRESSIONS[name.strip("/")], text)
+
+
 class Afresh(LogitsProcessor):
     """What a grammar allows, read by llguidance from the first new token on at each place: no state, no way back."""
 
@@ -103,8 +116,8 @@ class Afresh(LogitsProcessor):
         matcher = LLMatcher(self._reader, self._text)
         assert not matcher.is_error(), matcher.get_error()
         assert matcher.consume_tokens(list(itertools.takewhile(lambda token: token not in self._eos, new)))
-        bits = int.from_bytes(matcher.compute_bitmask(), "little")
-        return {token for token in range(self._vocabulary) if bits >> token & 1}
+        bits = numpy.unpackbits(numpy.frombuffer(matcher.compute_bitmask(), numpy.uint8), bitorder="little")
+        return set(bits[: self._vocabulary].nonzero()[0].tolist())
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         allowed = sorted(self.allowed(input_ids[0, self._prompt :].tolist()))
