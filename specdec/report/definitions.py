@@ -99,9 +99,10 @@ DEFINITIONS = {
         "Loading the models and waiting in the queue are not in it.",
     ),
     "acceptance": Definition(
-        "guesses kept (\u03b1)",
+        "tested guesses kept",
         "share of guesses",
-        "Guesses kept / guesses tested. A guess after the first rejected one is never tested and does not count.",
+        "Guesses kept / guesses tested, the acceptance rate \u03b1. A guess after the first rejected one is never "
+        "tested and does not count.",
         "It is not the share of all drafted tokens (vLLM's draft acceptance rate), nor of the text's tokens.",
     ),
     "drafted and kept": Definition(

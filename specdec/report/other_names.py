@@ -26,7 +26,7 @@ NAMES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "`num_accepted_tokens`", "", "`draft_n_accepted`", "", "`acceptedDraftTokensCount`",
         "`num_accepted_draft_tokens`",
     )),
-    ("guesses kept (\u03b1)", "alpha", ("", "", "", "", "", "")),
+    ("tested guesses kept", "alpha", ("", "", "", "", "", "")),
     ("guesses kept, untested ones included", "rate", (
         "draft acceptance rate", "`spec_accept_rate`", "draft acceptance rate", "", "", "draft acceptance rate",
     )),

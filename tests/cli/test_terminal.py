@@ -30,7 +30,7 @@ def test_prints_the_text_of_generate_and_the_figures() -> None:
 
     assert PROMPT + plain.text in out
     assert "\x1b" not in out, "piped output carries no colour codes"
-    for words in ("tokens/s  Plain", "our loop vs generate()", "guesses kept (α)", "24 of 24  tokens identical"):
+    for words in ("tokens/s  Plain", "our loop vs generate()", "tested guesses kept", "24 of 24  tokens identical"):
         assert words in out
 
 

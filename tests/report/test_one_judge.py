@@ -79,7 +79,7 @@ NAMED = {
     ),
     "alpha": (
         rf"Only {P}", rf"{P} of tested guesses", rf"{P} of guesses are kept", rf"; it keeps {P}",
-        rf"^acceptance: {P}", rf"^guesses kept .\u03b1.: {P}",
+        rf"^acceptance: {P}", rf"^tested guesses kept: {P}",
     ),
     "needed": (
         rf"needs {P}", rf"must keep {P}", rf"; {P} are needed", rf"{P} would be needed", rf"^acceptance needed.*: {P}",

@@ -88,7 +88,7 @@ def test_one_run_that_pays() -> None:
     assert (said.kind, said.factor, said.faster) == ("faster_unsplit", "2.0x", True)
     assert "2.0 times as fast" in said.sentence and "1 run" in said.sentence
     assert said.saved == "10.0\u00a0s saved" and said.same and said.runs == 1
-    assert labelled(said.figures) == {"guesses kept (\u03b1)": "75\u00a0%", "tokens identical": "21 of 21"}
+    assert labelled(said.figures) == {"tested guesses kept": "75\u00a0%", "tokens identical": "21 of 21"}
     assert all(figure["name"] in DEFINITIONS for figure in said.figures)
     assert said.rates == {"generate": "1.0\u00a0tokens/s", "speculative": "2.0\u00a0tokens/s"}
     known = labelled(said.details)
@@ -103,7 +103,7 @@ def test_our_loop_beside_them_adds_both_shares() -> None:
     assert [(figure["value"], label_of(figure)) for figure in said.figures] == [
         ("2.00x", "our loop vs generate()"),
         ("1.25x", "speculation on top"),
-        ("75\u00a0%", "guesses kept (\u03b1)"),
+        ("75\u00a0%", "tested guesses kept"),
         ("21 of 21", "tokens identical"),
     ]
     assert said.rates == {
@@ -273,7 +273,7 @@ def test_a_run_without_a_speed_up_is_left_out_everywhere() -> None:
     runs[1]["generate"] = plain(text=TEXT[:1])
     said, alone = race_verdict(runs), race_verdict([runs[0], runs[2]])
     assert said.runs == 2 and said.shown == 0
-    assert labelled(said.figures)["guesses kept (\u03b1)"] == "75\u00a0%"
+    assert labelled(said.figures)["tested guesses kept"] == "75\u00a0%"
     assert said.rates == alone.rates and said.figures == alone.figures
     assert said.lanes == alone.lanes and said.details == alone.details
     assert race_verdict([runs[1]]).kind == "too_few_tokens", "where no run has one, the figures are still shown"

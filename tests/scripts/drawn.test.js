@@ -199,7 +199,7 @@ test("why tells the engine from speculation, in steps that add up", async () => 
 });
 
 test("a figure tells its definition", () => {
-  const name = all(".sd-figures .sd-term").find((term) => term.textContent === "guesses kept (\u03b1)");
+  const name = all(".sd-figures .sd-term").find((term) => term.textContent === "tested guesses kept");
   const meaning = name.nextSibling;
   assert.ok(meaning.hidden);
   click(name);
