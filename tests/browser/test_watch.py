@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from browser.conftest import SKIP, ask, notes, open_page, run, skip, text, unfold, visit, wait_said
+from browser.conftest import SKIP, ask, notes, open_page, resize, run, skip, text, unfold, visit, wait_said
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -96,6 +96,17 @@ def test_a_double_click_on_run_runs(page):
         }"""
     ).json_value()
     assert seen == [[True, True]] * 2
+
+
+def test_a_text_of_many_lines_has_higher_boxes(page):
+    """So few tokens are mostly short. Code has many lines, and its beginning and most of it are in view."""
+    resize(page, 1440, 900)
+    seen = "() => [...document.querySelectorAll('.sd-boxBody')].map((body) => [body.clientHeight, body.scrollTop])"
+    low = page.evaluate(seen)[0][0]
+    ask(page, 'import os\n\ndef read_lines(path):\n    """Return the lines of a file."""\n', tokens=64)
+    run(page)
+    skip(page)
+    assert page.evaluate(seen) == [[pytest.approx(low * 1.5, rel=0.1), 0]] * 2
 
 
 @pytest.mark.full

@@ -7,14 +7,18 @@ import { word } from "../lib/words.js";
 import { Ribbon, legend } from "./ribbon.js";
 
 const MAIN = ["generate", "speculative"];
-const SHORT = 64; // tokens; a text of so many fits into lower boxes, which leave room for the round below
+const SHORT = 6; // lines of a text that fits into lower boxes, which leave room for the round below
+const FEW = 64; // tokens; so many are mostly short, until the lines are known
 
 const NAMES = { generate: "Plain generate", speculative: "Speculative" };
 const SERVERS = { generate: "Plain server", speculative: "Speculative server" };
 
-// Whether a text continues below its box.
-const cue = (body) =>
-  body.classList.toggle("more", body.scrollTop + body.clientHeight < body.scrollHeight - lineOf(body) / 2);
+// Whether a text continues above its box, and below it.
+function cue(body) {
+  const half = lineOf(body) / 2;
+  body.classList.toggle("before", body.scrollTop > half);
+  body.classList.toggle("more", body.scrollTop + body.clientHeight < body.scrollHeight - half);
+}
 
 // The height of a line, in pixels.
 const lineOf = (body) => Number.parseFloat(getComputedStyle(body.firstElementChild).lineHeight);
@@ -23,6 +27,7 @@ export class Texts {
   #boxes = new Map(); // lane key -> { ribbon, status, node, body }
   #race = null;
   #moment = null; // of a replay, in seconds; null: everything is visible
+  #fitted = false; // whether the boxes are as high as the complete texts need
 
   /** @param {import("./focus.js").Focus} focus */
   constructor(focus) {
@@ -52,7 +57,8 @@ export class Texts {
 
   // A place for each lane of a race, in the order of the race.
   place(lanes, asked, onServers = false) {
-    this.boxes.classList.toggle("short", asked <= SHORT);
+    this.boxes.classList.toggle("short", asked <= FEW);
+    this.#fitted = false;
     this.#boxes = new Map();
     for (const lane of lanes) {
       const ribbon = new Ribbon(`${labelOf(lane)} text, token by token`, this.focus);
@@ -103,7 +109,18 @@ export class Texts {
   showUntil(seconds) {
     this.#moment = seconds;
     for (const { ribbon } of this.#boxes.values()) ribbon.showUntil(seconds);
+    this.#fit();
     this.#scroll();
+  }
+
+  // Once the texts are complete, the boxes are as high as they need. A replay does not change that.
+  #fit() {
+    if (this.#fitted || !this.#race?.verdict) return;
+    const needed = [...this.#boxes.values()].map(({ ribbon, body }) =>
+      body ? ribbon.node.offsetHeight / lineOf(body) : 0,
+    );
+    this.boxes.classList.toggle("short", Math.max(...needed) < SHORT + 0.5);
+    this.#fitted = true;
   }
 
   #scroll() {

@@ -6,11 +6,12 @@ import { beginningOf, firstSentence, inOneLine } from "../lib/sentences.js";
 import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 
 const SHOWN = 60; // characters of the prompt in the caption
-const LONG_NOTE = 44; // characters; a longer note takes two lines on a phone, and the texts have fewer
+const LONG_NOTE = 40; // characters; a longer note takes two lines on a phone, and the texts have fewer
 const LONG = 150; // characters; a longer sentence is set smaller on a phone, so that both texts stay in view
 
 const MEASURING = "Measuring on this machine. The lanes run one after the other, with the same prompt and settings.";
 const ASKING = "Measuring from this machine. The servers answer in turns, with the same prompt and settings.";
+const FIRST = "Texts and times below are those of run 1.";
 
 export function conclude(headline, sentence) {
   headline.textContent = sentence;
@@ -72,6 +73,7 @@ export class VerdictPanel {
   progress(words, race) {
     if (this.headline.textContent !== words) conclude(this.headline, words);
     for (const [key, progress] of race ? this.#lanes : []) progress.show(race.runs.at(-1)?.get(key), race.asked);
+    if (race?.runs.length > 1 && this.from.textContent !== FIRST) this.from.replaceChildren(el("span", "", FIRST));
   }
 
   show(race, loaded) {
@@ -191,7 +193,7 @@ class Progress {
   show(lane, asked) {
     const share = !lane ? 0 : lane.open ? lane.tokens / asked : 1;
     this.bar.style.width = `${100 * share}%`;
-    this.words.textContent = !lane ? "waiting" : (lane.end?.duration ?? "");
+    this.words.textContent = !lane ? "waiting" : lane.open ? "" : "done"; // its time stands beside its text
   }
 }
 
