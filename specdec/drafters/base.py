@@ -124,7 +124,10 @@ class DraftMethod(ABC):
 
     @abstractmethod
     def start(self, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer) -> Drafter:
-        """The drafter of one call. ``target`` runs the target's passes; the target has ``vocabulary`` ids."""
+        """The drafter of one call. ``target`` runs the target's passes; the target has ``vocabulary`` ids.
+
+        ``context`` holds the prompt alone at this time. The text that the call writes is appended to it.
+        """
 
     def refuse(self, target_config: Any) -> None:  # noqa: B027 - most methods refuse nothing
         """Raise ``IncompatiblePair`` for a target whose config alone says that this method cannot work with it."""
@@ -146,7 +149,11 @@ class DraftMethod(ABC):
         return self
 
     def bound_to(self, target: PreTrainedModel, tokenizer: Any) -> Self:
-        """The method with what it needs of ``target``. ``tokenizer`` is the target's, or None."""
+        """The method with what it needs of ``target``. ``tokenizer`` is the target's, or None.
+
+        A method that looks at the text of tokens reads it here (``specdec.text.TokenBytes``), into a field with
+        ``compare=False``. Without a tokenizer it works without that text, or raises ``IncompatiblePair``.
+        """
         return self
 
     @property

@@ -83,7 +83,7 @@ class Index(Protocol):
     """An index of a growing text that finds what to copy after its end."""
 
     def read(self, tokens: list[int]) -> None:
-        """Add the tokens that are new since the last call."""
+        """Add the tokens that are new since the last call. ``tokens`` is the whole text, the prompt first."""
 
     def continuation(self, tokens: list[int], count: int) -> list[int]:
         """Up to ``count`` tokens to copy after ``tokens``, which is not empty and may be longer than what was read."""

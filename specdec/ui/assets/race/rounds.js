@@ -38,6 +38,9 @@ const WAYS = new Map([
   ["eagle3", "the EAGLE-3 head"],
   ["mtp", "the MTP layers"],
   ["recycling", "token recycling"],
+  ["dflash", "the DFlash drafter"],
+  ["dspark", "the DSpark drafter"],
+  ["gemma4-assistant", "the Gemma 4 assistant"],
 ]);
 
 export class RoundCard {
