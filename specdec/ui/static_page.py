@@ -32,12 +32,12 @@ STYLES = (
     "colours", "page", "pair_panel", "verdict", "texts", "replay", "rounds", "tabs", "how", "share", "narrow", "wide",
 )  # fmt: skip
 TITLE = "Speculative decoding, recorded"
-# The recorded races that ship, by the file's name, with their titles.
+# The recorded races that ship, by the file's name: a short name for a button, and what it shows, for a card.
 RECORDED = {
-    "vllm-cpu": "vLLM, embedded",
-    "smollm2-letter": "SmolLM2, lookup",
-    "h200-embedded": "Embedded on H200",
-    "h200-synthetic-7b": "Synthetic 7B",
+    "vllm-cpu": ("vLLM, embedded", "A story from two vLLM servers"),
+    "smollm2-letter": ("SmolLM2, lookup", "A letter corrected, with guesses copied from it"),
+    "h200-embedded": ("Embedded on H200", "A story on an H200 GPU"),
+    "h200-synthetic-7b": ("Synthetic 7B", "The speed of a 7B model"),
 }
 SHARES = ("engine", "measured")  # what of a gain our loop makes, and what speculation; a card shows them
 
@@ -69,7 +69,7 @@ class Recording:
         label = synthetic(pair)
         return {
             "name": self.name,
-            "title": RECORDED.get(self.name, ""),
+            "title": RECORDED.get(self.name, ("", ""))[1],
             "sentence": verdict["sentence"],
             "factor": verdict["factor"],
             "baseline": plain(on_servers(pair)),

@@ -45,6 +45,7 @@ def test_a_card_says_what_its_figure_is_compared_with_and_marks_a_synthetic_pair
     shown = {card["name"]: card for card in cards(single_page(shipped_recordings()))}
     assert shown["vllm-cpu"]["baseline"] == "the plain server"
     assert shown["smollm2-letter"]["baseline"] == "plain generate"
+    assert all(card["title"] for card in shown.values())
     marked = {name: card["synthetic"] for name, card in shown.items() if card["synthetic"]}
     assert marked == {"h200-synthetic-7b": "Synthetic: random weights, agreement set to 0.8"}
 

@@ -67,7 +67,7 @@ class RaceTab:
             named = [*(example.name for example in examples), "JSON"]
             chips = [gr.Button(name, size="sm", min_width=0, elem_classes="sd-chip") for name in named]
             gr.HTML('<span class="sd-try">Recorded</span>', apply_default_css=False, elem_id="sd-try-recorded")
-            for path, name in RECORDED.items():
+            for path, (name, _) in RECORDED.items():
                 chip = gr.Button(name, size="sm", min_width=0, elem_classes="sd-chip")
                 chip.click(None, js=self._opened % json.dumps(path), **INTERNAL)
         with gr.Row(elem_id="sd-ask"):

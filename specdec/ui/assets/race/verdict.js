@@ -163,7 +163,7 @@ export class VerdictPanel {
     const { machine, runs, day } = sourceOf(race);
     const here = measuredHere(begin);
     const time = new Date(begin.at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-    const facts = here ? [runs, begin.origin === "startup" && time] : [machine, `${day}, ${time}`];
+    const facts = here ? [runs, begin.origin === "startup" && time] : [machine, runs, `${day}, ${time}`];
     const [words, repeat] = here ? ["Repeat \u00d75", true] : ["Run it here", false];
     const origin = el("strong", "", [originOf(begin), ...facts.filter(Boolean)].join(" \u00b7 "));
     origin.title = origin.textContent; // a low window may cut its end

@@ -25,6 +25,7 @@ const LEDE = [
 
 const jsonIn = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "null");
 const recordings = jsonIn("sd-recordings");
+const isGrey = ({ about, synthetic }) => Boolean(about || synthetic);
 const packedOf = (name) => recordings.find((one) => one.name === name)?.packed;
 
 const place = (tag, id, className = "", children = []) => {
@@ -42,6 +43,7 @@ function frame() {
   const gallery = el("section", "sd-front", "", [
     el("h2", "", "Recorded races"),
     el("p", "", "Each replays here, round by round, from the times that were measured on the machine it names."),
+    ...(recordings.some(isGrey) ? [el("p", "", "A grey speed-up is uncertain; its card says why.")] : []),
     el("nav", "sd-gallery", "", recordings.length > 1 ? recordings.map(cardOf) : []),
   ]);
   const back = el("a", "sd-back", "\u2190 All recordings");
@@ -99,16 +101,18 @@ function tabOf(key, name, panel) {
   return node;
 }
 
-// A recording before it is opened: what it is, how fast it was and compared with what, where and when.
+// A recording before it is opened: what it is, how fast it was and compared with what, where and when. Each card has the
+// same parts, also empty ones, so that those of neighbours stand on the same lines.
 function cardOf(card) {
   const { title, pair, factor, about, baseline, synthetic, doubts, gain, engine, rates } = card;
-  const grey = about || synthetic ? " about" : "";
   const runs = card.runs === 1 ? "1 run" : `${card.runs} runs`;
   const node = el("a", "sd-recordingCard", "", [
-    el("strong", "", title || pair),
-    ...(title ? [el("span", "sd-cardFrom", pair)] : []),
-    ...(synthetic ? [el("span", "sd-cardMark", synthetic)] : []),
-    el("span", `sd-cardFigures${grey}`, "", [
+    el("span", "sd-cardTitle", "", [
+      el("strong", "", title || pair),
+      ...(synthetic ? [el("span", "sd-cardMark", synthetic)] : []),
+    ]),
+    el("span", "sd-cardFrom", title ? pair : ""),
+    el("span", `sd-cardFigures${isGrey(card) ? " about" : ""}`, "", [
       figureOf(
         [...(about ? [el("small", "", "about ")] : []), factor ?? "\u2013"],
         factor ? `the speed of ${baseline}` : "",
@@ -117,12 +121,14 @@ function cardOf(card) {
         card.figures.filter(({ name }) => name === share).map((figure) => figureOf([figure.value], figureName(figure))),
       ),
     ]),
-    ...(gain && rates?.generate && rates?.speculative
-      ? [barsOf({ generate: 1, "speculative:0": engine, speculative: gain }, rates)]
-      : [el("span", "", card.sentence)]),
-    ...doubts.map((doubt) => el("span", "sd-cardDoubt", doubt)),
-    el("span", "sd-cardFrom", [card.machine, dayOf(card.at), runs].join(" \u00b7 ")),
-    el("span", "sd-cardOpen", "Watch it \u203a"),
+    el("span", "sd-cardDoubt", doubts.join(" ")),
+    gain && rates?.generate && rates?.speculative
+      ? barsOf({ generate: 1, "speculative:0": engine, speculative: gain }, rates)
+      : el("span", "", card.sentence),
+    el("span", "sd-cardEnd", "", [
+      el("span", "sd-cardFrom", [card.machine, dayOf(card.at), runs].join(" \u00b7 ")),
+      el("span", "sd-cardOpen", "Watch it \u203a"),
+    ]),
   ]);
   node.href = linkWith({ recording: card.name }).replace(/^[^#]*/, "");
   return node;
