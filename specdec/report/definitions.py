@@ -130,7 +130,7 @@ DEFINITIONS = {
     "verify growth": Definition(
         "verify growth (v)",
         "target passes over one token",
-        "Seconds of a target pass over the tokens of a round / seconds of a target pass over one token. A round of "
+        "Mean seconds of the target passes of all rounds / mean seconds of a target pass over one token. A round of "
         "\u03b3 guesses has \u03b3 + 1 tokens (rows), so v is a curve, measured at each number of rows that ran. The "
         "papers assume 1.",
         "It does not include drafting. At another number of rows it is not known.",

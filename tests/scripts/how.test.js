@@ -133,6 +133,21 @@ test("a ratio that the judge takes for noise is no difference", () => {
   assert.equal(telling.ratioInWords(1.42), "1.4 times as long as");
 });
 
+test("two times beside their ratio have digits enough for a reader who divides them", () => {
+  const written = (one, other) => {
+    const places = telling.placesTogether(one, other);
+    return [one, other].map((seconds) => telling.milliseconds(seconds, places));
+  };
+  assert.deepEqual(written(0.00387, 0.00214), ["3.87\u00a0ms", "2.14\u00a0ms"]); // 3.9 / 2.1 is 1.9
+  assert.deepEqual(written(0.0081, 0.0057), ["8.1\u00a0ms", "5.7\u00a0ms"]);
+  for (let at = 1; at < 400; at++) {
+    const [one, other] = [0.0003 + at * 0.000137, 0.0002 + at * 0.0000811];
+    const [first, second] = written(one, other).map(parseFloat);
+    assert.equal((first / second).toFixed(1), (one / other).toFixed(1));
+  }
+  assert.ok(telling.placesTogether(0.001, 0) < 9, "no time at all has no ratio");
+});
+
 const LONG = [
   [2, 3, 30], // 2 to 4
   [5, 30, 31], // 5, 6

@@ -112,15 +112,26 @@ export const inWords = (count) => NUMBERS[count] ?? String(count);
 export const counted = (count, one, more = `${one}s`) => `${inWords(count)} ${count === 1 ? one : more}`;
 export const sentence = (words) => words[0].toUpperCase() + words.slice(1);
 
-export function milliseconds(seconds) {
-  const value = seconds * 1000;
-  return `${value.toFixed(value < 1 ? 2 : value < 99.95 ? 1 : 0)}\u00a0ms`;
+export const milliseconds = (seconds, places = placesOf(seconds)) => `${(seconds * 1000).toFixed(places)}\u00a0ms`;
+
+const placesOf = (seconds) => (seconds < 0.001 ? 2 : seconds < 0.09995 ? 1 : 0);
+const written = (ratio) => ratio.toFixed(1);
+
+// The decimal places of two times in milliseconds that stand beside their ratio: so many that a reader who divides what
+// is shown gets the ratio that is shown.
+export function placesTogether(one, other) {
+  const shown = (seconds, places) => Number((seconds * 1000).toFixed(places));
+  for (let places = Math.max(placesOf(one), placesOf(other)); ; places++)
+    if (places > 5 || written(shown(one, places) / shown(other, places)) === written(one / other)) return places;
 }
 
 // The ratio of two times in words. Both were measured, so a small difference is none.
 export function ratioInWords(ratio) {
   if (isAlike(ratio)) return "as long as";
-  return `${ratio.toFixed(1)} times as long as`;
+  return `${written(ratio)} times as long as`;
 }
+
+// Whether both would be written the same.
+export const sameRatio = (one, other) => written(one) === written(other);
 
 export const sum = (values) => values.reduce((total, value) => total + value, 0);

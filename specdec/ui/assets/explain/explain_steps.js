@@ -7,7 +7,9 @@ import {
   inWords,
   keptOf,
   milliseconds,
+  placesTogether,
   ratioInWords,
+  sameRatio,
   sentence,
   shown,
   sum,
@@ -20,7 +22,7 @@ const PACES = [5000, 2000, 1000, 500, 200, 100, 50, 20, 10, 5, 2, 1];
 const LASTS = 6; // seconds that the first two steps may take together
 const UNTIMED = 2; // seconds of a step whose time is not known
 const TURN = 0.5; // seconds in which a guess gets its verdict
-const PARTS = { draft: "drafting", verify: "checking", rest: "other work", one: "one token each" }; // of a bar
+const PARTS = { draft: "drafting", verify: "checking", rest: "other work" }; // of a bar
 const GROWS = 1.2; // seconds in which the last bars grow
 
 // What the steps need of a race; null if its lane made no guess.
@@ -42,8 +44,15 @@ export function storyOf(race) {
     server: lane.server,
     untold: round.draft.map(({ token_id }) => token_id === null),
     longest: Math.max(draft ?? 0, check ?? 0, one ?? 0, times.round ?? 0, sum(times.alone ?? [])),
+    growth: growthOf(race),
     pace: played && (PACES.find((pace) => played * pace <= LASTS) ?? 1),
   };
+}
+
+// The verify growth of the Race tab: the mean over all rounds of the lane, shorter ones too. Null if it is not known.
+function growthOf({ verdict }) {
+  const figure = verdict?.why?.figures?.find(({ name }) => name === "verify growth");
+  return Number(figure?.value) || null;
 }
 
 export const actsOf = (story) => [running(story), checking(story), settling(story)];
@@ -79,19 +88,27 @@ function checking(story) {
   const { node, last, marks } = lineOf(story);
   const read = last ? [last, ...marks] : marks;
   for (const mark of read) mark.classList.add("read");
+  const both = times.one !== null && times.check !== null;
+  const places = both ? placesTogether(times.check, times.one) : undefined;
   const rows = [];
   if (times.one !== null && !times.onServer)
-    rows.push(new Row(story, "one position in one pass", [["one", times.one]], 1));
-  if (times.check !== null)
-    rows.push(new Row(story, `${positions} in one pass`, [["verify", times.check]], round.draft.length + 1));
+    rows.push(new Row(story, "one position in one pass", [["one", times.one]], { squares: 1, places }));
+  if (times.check !== null) {
+    const squares = round.draft.length + 1;
+    rows.push(new Row(story, `${positions} in one pass`, [["verify", times.check]], { squares, places }));
+  }
   const longest = Math.max(...rows.map((row) => row.total), 0);
-  const both = times.one !== null && times.check !== null;
   // Reading more cannot be less work, so a ratio below 1 says nothing about the method.
   const cause = times.oneIsLoop
     ? " Other work on the machine slowed the shorter pass down. Repeat the race."
     : " Plain generate spends more time outside its passes than our loop, which did not run in this race.";
   const doubt = both && isShrunk(times.check / times.one) ? cause : "";
   const plain = times.oneIsLoop ? "without a draft" : "of plain generate";
+  const { growth } = story;
+  const other =
+    both && !doubt && growth && !sameRatio(growth, times.check / times.one)
+      ? ` The Race tab's verify growth, ${growth}, is the mean over all rounds, with shorter ones.`
+      : "";
   return {
     title: "One target pass checks all guesses",
     caption:
@@ -100,7 +117,7 @@ function checking(story) {
     note: times.onServer
       ? "A server does not tell how long its passes took."
       : both
-        ? `Medians of ${times.checks} passes like this one and of ${times.ones} passes ${plain}.${doubt}`
+        ? `Medians of ${times.checks} passes over ${positions} and of ${times.ones} over one, ${plain}.${other}${doubt}`
         : "",
     lines: [node],
     rows,
@@ -132,9 +149,9 @@ function settling(story) {
       rows.push(
         new Row(
           story,
-          `${counted(count, "token")}, without guesses`,
+          `${counted(count, "token")}, one by one without guesses`,
           times.alone.map((seconds) => ["one", seconds]),
-        ).withKey(),
+        ),
       );
   }
   const seconds = last * TURN + (rows.length ? GROWS : 0);
@@ -238,9 +255,10 @@ export function dress(mark, kind) {
   mark.dataset.kind = kind;
 }
 
-// A bar of measured seconds; all of them share one scale. Squares stand for the positions that a pass reads.
+// A bar of measured seconds; all of them share one scale. `squares`: the positions that a pass reads. `places`: the
+// decimal places of its milliseconds, where it is compared with another.
 class Row {
-  constructor({ longest }, label, parts, squares = 0) {
+  constructor({ longest }, label, parts, { squares = 0, places = undefined } = {}) {
     this.total = sum(parts.map(([, seconds]) => seconds));
     this.kinds = new Set(parts.filter(([, seconds]) => seconds > 0).map(([kind]) => kind));
     this.fill = el("span", "sd-howFill");
@@ -250,7 +268,7 @@ class Row {
       part.style.flexGrow = String(seconds / this.total);
       this.fill.append(part);
     }
-    this.value = el("span", "sd-howValue", milliseconds(this.total));
+    this.value = el("span", "sd-howValue", milliseconds(this.total, places));
     const boxes = Array.from({ length: squares }, () => el("span", "sd-howSquare"));
     this.node = el("div", "sd-howRow", "", [
       el("span", "sd-howLabel", "", [

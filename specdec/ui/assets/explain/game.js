@@ -66,7 +66,8 @@ export class Game {
     this.pieces = text.peek(game.truth);
     this.text = text;
     this.slots = Array.from({ length: game.length }, () => el("span", "sd-gameSlot"));
-    this.line = el("p", "sd-gameText", "", [el("span", "sd-howContext", context), ...this.slots]);
+    this.row = el("span", "sd-gameSlots", "", this.slots);
+    this.line = el("p", "sd-gameText", "", [el("span", "sd-howContext", context), this.row]);
     this.line.dir = "auto";
     this.label = el("p", "sd-gameLabel");
     this.label.id = "sd-game-label";
@@ -114,7 +115,8 @@ export class Game {
 
   #pick(id, piece) {
     const mark = chip(piece, "guessed");
-    this.slots[this.#picks.length].replaceWith(...spaced(mark));
+    this.slots[this.#picks.length].remove();
+    this.row.before(...spaced(mark));
     this.slots[this.#picks.length] = mark;
     this.#picks.push(id);
     this.#offer(true);

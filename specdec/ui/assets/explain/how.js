@@ -31,7 +31,7 @@ export function mount(element) {
   );
   const sampling = reason(
     "Sampling",
-    "A guess is kept with probability $min(1, frac(p; q))$: $p$ is its probability in the target, $q$ in the draft. After a rejected guess the replacement is drawn from $norm(max(0, p \u2212 q))$. So every token has the target's distribution $p$.",
+    "A guess is kept with probability $min(1, p / q)$: $p$ is its probability in the target, $q$ in the draft. After a rejected guess the replacement is drawn from $norm(max(0, p \u2212 q))$. So every token has the target's distribution $p$.",
   );
   const other = el("p", "sd-howNote"); // of a race with another verification
   const parts = el("div", "sd-howParts", "", [
@@ -73,7 +73,7 @@ export function mount(element) {
 }
 
 const ledeOf = (race, { round, lane, server }) =>
-  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab. ${originOf(race.begin)}. ${server ? "The words are this round's." : "Words and times are this round's; medians are marked."}`;
+  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab. ${originOf(race.begin)}. ${server ? "The words are from this round." : "All words and times are from this round, unless a time is called a median."}`;
 
 function reason(name, words) {
   const mark = el("span", "sd-howOurs", "this race");
@@ -83,7 +83,7 @@ function reason(name, words) {
 function proof() {
   return fold("sd-howProof", "The proof in two lines", [
     set(
-      "The draft draws a token $x$, and it is kept with probability $q(x) \u00b7 min(1, frac(p(x); q(x))) = min(p(x), q(x))$. With the remaining probability, $1 \u2212 \u03a3 min(p, q)$, a replacement is drawn. It is $x$ with probability $frac(max(0, p(x) \u2212 q(x)); 1 \u2212 \u03a3 min(p, q))$. Both together:",
+      "The draft draws a token $x$, and it is kept with probability $q(x) \u00b7 min(1, p(x) / q(x)) = min(p(x), q(x))$. With the remaining probability, $1 \u2212 \u03a3 min(p, q)$, a replacement is drawn. It is $x$ with probability $max(0, p(x) \u2212 q(x)) / (1 \u2212 \u03a3 min(p, q))$. Both together:",
     ),
     el("p", "sd-howFormula", "", [formula(PROOF)]),
   ]);
