@@ -94,9 +94,9 @@ _TEMPLATES = """
 <header class="sd-head"><div><h1>specdec</h1><p class="sd-pair">
 <button type="button" class="sd-word" data-word="pair">Pair</button> <span>{{ pair }}</span>
 <button type="button" class="sd-changePair" aria-controls="sd-change" aria-expanded="false">
-{{- change }}</button></p><p class="sd-pairAside">Two servers race here, not this page's pair.</p></div>
-<p class="sd-lede">A small model <span>(the draft)</span> guesses, a large one <span>(the target)</span> checks all
-<span>guesses </span>at once. Same result, fewer waits.</p></header>
+{{- change }}</button></p><p class="sd-pairAside">The models run on the two servers, not on this page.</p></div>
+<p class="sd-lede">A small model (the draft) guesses, a large one (the target) checks all guesses at once.
+<span>Same result, fewer waits.</span></p></header>
 {% endmacro %}
 
 {% macro all_methods(count) %}
@@ -128,12 +128,14 @@ _TEMPLATES = """
 </ul>
 {% endmacro %}
 
-{% macro how_to_serve(title, text, commands, more) %}
-<h3 class="sd-title">{{ title }}</h3>{{ paragraph(text) }}
+{% macro how_to_serve(text, commands, more) %}
+{{ paragraph(text) }}
 {%- for name, words in commands %}<p class="sd-commandName">{{ name }}</p><pre class="sd-command">
 {%- for space, option in words %}{{ space }}<span>{{ option }}</span>{% endfor %}</pre>
 {%- endfor -%}
-{{ paragraph(more) }}
+<p class="sd-paragraph">
+{%- for part in more %}{% if loop.index0 % 2 %}<code>{{ part }}</code>{% else %}{{ part }}{% endif %}{% endfor -%}
+</p>
 {% endmacro %}
 
 {% macro your_own(command, space) %}
@@ -239,13 +241,13 @@ def server_states(found: Iterable[ServerCard]) -> str:
     return _HTML.server_states(list(found)).strip()
 
 
-def how_to_serve(title: str, text: str, commands: Iterable[tuple[str, str]], more: str) -> str:
+def how_to_serve(text: str, commands: Iterable[tuple[str, str]], more: str) -> str:
     """How servers are started: commands with their names, between two paragraphs.
 
-    A narrow screen breaks a command only between its options.
+    A narrow screen breaks a command only between its options. In ``more``, what stands between two ` is code.
     """
     parts = [(name, _options(command)) for name, command in commands]
-    return _HTML.how_to_serve(title, text, parts, more).strip()
+    return _HTML.how_to_serve(text, parts, more.split("`")).strip()
 
 
 def _options(command: str) -> list[tuple[str, str]]:

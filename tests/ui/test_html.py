@@ -53,8 +53,9 @@ def test_empty_fragments_are_empty() -> None:
 
 def test_a_command_is_shown_as_it_is_typed_and_its_options_stay_whole() -> None:
     command = "serve MODEL --port 8000 --long-option it's \\\n  --json '{\"a\": 5}'"
-    made = html.how_to_serve("t", "before", [("one", command)], "after")
+    made = html.how_to_serve("before", [("one", command)], "after `a < b`")
     shown = re.search('<pre class="sd-command">(.*?)</pre>', made, re.DOTALL)[1]
     assert unescape(re.sub("<.*?>", "", shown)) == command
     options = [unescape(option) for option in re.findall("<span>(.*?)</span>", shown, re.DOTALL)]
     assert options == ["serve MODEL", "--port 8000", "--long-option it's \\", "  --json '{\"a\": 5}'"]
+    assert made.endswith('<p class="sd-paragraph">after <code>a &lt; b</code></p>')

@@ -82,16 +82,6 @@ export async function follow(view) {
     withoutRun();
     [run, linked, replaced, settings] = [null, null, linked, settingsNow()];
   });
-  // A link to a part of the open tab. The address keeps what it says.
-  document.addEventListener("click", (event) => {
-    const jump = /** @type {Element} */ (event.target).closest("a.sd-jump");
-    if (!jump) return;
-    event.preventDefault();
-    const there = /** @type {HTMLElement} */ (document.querySelector(jump.getAttribute("href")));
-    there.tabIndex = -1;
-    there.scrollIntoView();
-    there.focus({ preventScroll: true });
-  });
   visited(); // the entry with which the page was opened
   onTab(() => sayTab(noSuchTab()));
   sayTab(noSuchTab());

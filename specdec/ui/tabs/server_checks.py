@@ -39,6 +39,7 @@ TEXT = (
     "Does the server with speculation write what the other one writes? At temperature 0 both continue example prompts, "
     "token by token; above 0, two samples of short continuations of the prompt above are compared."
 )
+LOAD_TITLE, TEXT_TITLE = "Under load: how fast with many calls at once?", "Same text? Compare what both servers write"
 STOPPED = "Stopped: this is what was known by then."
 
 
@@ -48,7 +49,7 @@ class ServerChecks:
     def __init__(self, limits: Limits, asking: Callable[..., ServerRace], inputs: list[Any]):
         self._limits, self._asking, self._inputs = limits, asking, inputs
         look = {"elem_classes": "sd-fragment", "apply_default_css": False}
-        with gr.Accordion("Under load", open=False, elem_id="sd-server-load-fold", elem_classes="sd-after"):
+        with gr.Accordion(LOAD_TITLE, open=False, elem_id="sd-server-load-fold", elem_classes="sd-after"):
             gr.HTML(html.note(LOAD), apply_default_css=False)
             with gr.Row(elem_classes="sd-form"):
                 most = MOST_AT_ONCE_PUBLIC if limits.public else MOST_AT_ONCE
@@ -66,7 +67,7 @@ class ServerChecks:
             self._load_verdict = gr.HTML("", elem_id="sd-server-load-verdict", **look)
             self._load_plot = figure_place("sd-server-load-plot")
             self._load_table = gr.HTML("", elem_id="sd-server-load-table", **look)
-        with gr.Accordion("Same text?", open=False, elem_id="sd-server-text-fold", elem_classes="sd-after"):
+        with gr.Accordion(TEXT_TITLE, open=False, elem_id="sd-server-text-fold", elem_classes="sd-after"):
             gr.HTML(html.note(TEXT), apply_default_css=False)
             with gr.Row(elem_classes="sd-form"):
                 self._draws = number_field(

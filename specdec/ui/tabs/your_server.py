@@ -46,8 +46,8 @@ LEDE = (
 )
 KEYS = (
     "Any other server that speaks OpenAI's protocol can be raced too; it is shown with its text and its speed. For a "
-    "server that needs a key, start this page with specdec page --server plain=URL --server spec=URL, and put the key "
-    "of plain into the environment as SPECDEC_KEY_PLAIN."
+    "server that needs a key, start this page with `specdec page --server plain=URL --server spec=URL`, and put the "
+    "key of `plain` into the environment as `SPECDEC_KEY_PLAIN`."
 )
 SERVE = (
     "vllm serve MODEL --port 8000 --gpu-memory-utilization 0.4",
@@ -58,7 +58,7 @@ NO_SERVER = (
     "Start two for the same model, because speculation is switched on or off when a server starts. With vLLM, on one "
     "GPU, in two terminals; then press Check."
 )
-HELP = 'No server yet? <a class="sd-jump" href="#sd-server-help">See the end of this page</a>.'
+HELP = "No server yet? How to start two"
 
 
 class ServerTab:
@@ -72,8 +72,7 @@ class ServerTab:
             raise ValueError("strangers may use this tab only with servers that were named at the start")
         self._jobs, self._limits, self._named = jobs, limits, tuple(named)
         self._begin, self._script = _BEGIN % script, script
-        lede = LEDE if self._named else f"{LEDE} {HELP}"
-        gr.HTML(f'<p class="sd-lede">{lede}</p>', apply_default_css=False)
+        gr.HTML(f'<p class="sd-lede">{LEDE}</p>', apply_default_css=False)
         with gr.Row(elem_id="sd-server-addresses", elem_classes="sd-form"):
             self._chosen = self._named_fields() if self._named else self._typed_fields()
             for field in self._chosen:
@@ -109,8 +108,11 @@ class ServerTab:
         # Takes the live view while this tab is open and servers ran the race that it shows.
         gr.HTML('<div class="sd-livePlace sd-live"></div>', elem_id="sd-server-live", apply_default_css=False)
         self._checks = ServerChecks(limits, self._asked, self._inputs)
-        with gr.Column(elem_id="sd-server-help"):
-            gr.HTML(self._help(), elem_classes="sd-fragment", apply_default_css=False)
+        if not self._named:
+            with gr.Accordion(HELP, open=False, elem_id="sd-server-help", elem_classes="sd-after"):
+                commands = [("Without speculation", SERVE[0]), ("With it", SERVE[1])]
+                made = html.how_to_serve(NO_SERVER, commands, KEYS)
+                gr.HTML(made, elem_classes="sd-fragment", apply_default_css=False)
 
     def _typed_fields(self) -> list[Any]:
         def field(value: str, label: str, name: str, **look: Any) -> gr.Textbox:
@@ -124,7 +126,7 @@ class ServerTab:
 
     def _model_field(self) -> gr.Textbox:
         return gr.Textbox(
-            "", label="Model", info="if a server has several", max_lines=1, min_width=90, elem_id="sd-server-model",
+            "", label="Model", info="optional", max_lines=1, min_width=90, elem_id="sd-server-model",
             elem_classes="sd-of-server",
         )  # fmt: skip
 
@@ -132,12 +134,6 @@ class ServerTab:
         names = [each.name for each in self._named]
         label = f"Server that is compared with {names[0]}"
         return [gr.Radio(names[1:], value=names[1], label=label, elem_id="sd-server-spec", scale=3)]
-
-    def _help(self) -> str:
-        if self._named:
-            return ""
-        commands = [("Without speculation", SERVE[0]), ("With it", SERVE[1])]
-        return html.how_to_serve("No server yet?", NO_SERVER, commands, KEYS)
 
     def wire(self, live: Any, named: Callable[[], dict[Any, Any]]) -> None:
         """Wire the buttons. ``live`` is the live view; ``named`` gives the page's header for an answer."""

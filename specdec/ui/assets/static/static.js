@@ -16,11 +16,8 @@ import { LARGEST } from "../race/race.js";
 
 const TABS = { race: "Race", "how-it-works": "How it works" };
 const LEDE = [
-  "A small model ",
-  el("span", "", "(the draft)"),
-  " guesses, a large one ",
-  el("span", "", "(the target)"),
-  " checks all guesses at once. Same result, fewer waits.",
+  "A small model (the draft) guesses, a large one (the target) checks all guesses at once. ",
+  el("span", "", "Same result, fewer waits."),
 ];
 
 const jsonIn = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "null");
