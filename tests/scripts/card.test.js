@@ -52,6 +52,17 @@ test("the picture has the figures of the page, and its origin in short words", (
   assert.deepEqual(cardOf(race("link"), "https://a.org/").origin.slice(0, 2), ["From a link", "recorded on some"]);
 });
 
+test("the picture names the prompt in one line that does not grow with it", () => {
+  const of = (prompt) => {
+    const found = race();
+    found.begin.settings = { ...found.begin.settings, prompt };
+    return cardOf(found, "https://a.org/").prompt;
+  };
+  assert.equal(of("Dear  Ms\nCarter"), "Dear Ms\u21b5 Carter");
+  assert.ok(of("word ".repeat(1e5)).length <= 200);
+  assert.equal(of(undefined), "");
+});
+
 test("a bar holds every round after the first token, its passes within its time", () => {
   const { lanes } = cardOf(race(), "https://a.org/");
   assert.deepEqual(
@@ -86,7 +97,7 @@ test("the speculative lane stands twice: to scale, and over the whole width with
   const of = (name) => boxes.filter(({ colour, high }) => colour === COLOURS[name] && high === 22);
   const [small, large] = of("bar-verify");
   assert.ok(Math.abs((large.right - 280) / (small.right - 280) - 4) < 0.3 && large.top > small.top);
-  const corrections = boxes.filter(({ colour, top }) => colour === COLOURS["correction-mark"] && top < 490);
+  const corrections = boxes.filter(({ colour, top }) => colour === COLOURS["correction-mark"] && top < 470);
   assert.deepEqual(
     corrections.map(({ top }) => top > large.top),
     [true],

@@ -2,15 +2,16 @@
 import { figureName } from "../lib/definitions.js";
 import { factorOf } from "../lib/figures.js";
 import { measuredHere, NO_MACHINE, originOf, sourceOf } from "../lib/origins.js";
-import { firstSentence } from "../lib/sentences.js";
+import { firstSentence, inOneLine } from "../lib/sentences.js";
 import { kindsOf, nameOfWider } from "../race/race.js";
 
 export const [WIDTH, HEIGHT] = [1200, 630];
-const SMALLEST = 18; // pixels of a letter's height: a post shows the picture at half its size
+const [SMALL, SMALLEST] = [25, 20]; // pixels of a letter's height: a post shows the picture at half its size
+const PROMPT = 200; // characters of the prompt that are looked at; it has one line
 const LEFT = 56;
 const RIGHT = WIDTH - LEFT;
 const BAR = { left: 280, right: 1040, height: 22 }; // of a lane; its seconds are to the right of it
-const [LANES_TOP, NEXT] = [302, 36]; // pixels: the first lane, and from one to the next
+const [LANES_TOP, NEXT] = [276, 36]; // pixels: the first lane, and from one to the next
 const OURS = "speculative";
 // The colours of the page in light, by the names of its style.
 export const COLOURS = {
@@ -48,6 +49,7 @@ export function cardOf(race, address) {
     lanes: Object.keys(LANES)
       .filter((key) => lanes.get(key)?.rounds.length > 1)
       .map((key) => barOf(lanes.get(key))),
+    prompt: inOneLine((begin.settings.prompt ?? "").slice(0, PROMPT)),
     pair: [begin.pair, verdict.caption].filter(Boolean).join(" \u00b7 "),
     origin: [...(here ? [] : [originOf({ ...begin, name: "" })]), where, runs, day],
     address: nameOf(address),
@@ -103,15 +105,16 @@ export function drawCard(canvas, card, family) {
   drawFigures(card, write);
   drawLanes(pen, card.lanes, write);
   pen.fillStyle = RULE;
-  pen.fillRect(LEFT, 530, RIGHT - LEFT, 1);
-  write(card.pair, LEFT, 566, 22, { weight: 600 });
-  const place = write(card.address, RIGHT, 601, 22, { weight: 600, width: 480, align: "right" });
-  write(card.origin.join(" \u00b7 "), LEFT, 601, 22, { colour: MUTED, width: RIGHT - LEFT - place - 32 });
+  pen.fillRect(LEFT, 505, RIGHT - LEFT, 1);
+  if (card.prompt) write(`Prompt: ${card.prompt}`, LEFT, 538, SMALL, { colour: MUTED });
+  write(card.pair, LEFT, 571, SMALL, { weight: 600 });
+  const place = write(card.address, RIGHT, 604, SMALL, { weight: 600, width: 480, align: "right" });
+  write(card.origin.join(" \u00b7 "), LEFT, 604, SMALL, { colour: MUTED, width: RIGHT - LEFT - place - 32 });
 }
 
 // The factor as large as it gets, and beside it the sentence in as many lines as it needs.
 function drawVerdict(pen, { factor, look, sentence, doubt }, write, family) {
-  const wide = factor ? write(factor, LEFT - 4, 160, 132, { weight: 700, colour: COLOURS[look], width: 460 }) : 0;
+  const wide = factor ? write(factor, LEFT - 4, 143, 132, { weight: 700, colour: COLOURS[look], width: 460 }) : 0;
   const x = factor ? LEFT + wide + 40 : LEFT;
   let size = 40;
   let lines;
@@ -122,17 +125,17 @@ function drawVerdict(pen, { factor, look, sentence, doubt }, write, family) {
   } while (size > 20 && lines.length * size * 1.25 > 120);
   const fitting = Math.floor(140 / (size * 1.25));
   if (lines.length > fitting) lines = [...lines.slice(0, fitting - 1), lines.slice(fitting - 1).join(" ")];
-  const top = 113 - ((lines.length - 1) * size * 1.25) / 2 + size * 0.35;
+  const top = 92 - ((lines.length - 1) * size * 1.25) / 2 + size * 0.35;
   lines.forEach((line, at) => write(line, x, top + at * size * 1.25, size, { weight: 600 }));
-  if (doubt) write(doubt, x, 198, 22, { colour: MUTED });
+  if (doubt) write(doubt, x, 178, SMALL, { colour: MUTED });
 }
 
 function drawFigures({ figures }, write) {
   const wide = (RIGHT - LEFT) / 4;
   figures.forEach(([value, label], at) => {
     const x = LEFT + at * wide;
-    write(value, x, 248, 38, { weight: 700, width: wide - 24 });
-    write(label, x, 278, 23, { colour: MUTED, width: wide - 24 });
+    write(value, x, 228, 38, { weight: 700, width: wide - 24 });
+    write(label, x, 258, SMALL, { colour: MUTED, width: wide - 24 });
   });
 }
 
@@ -145,16 +148,16 @@ function drawLanes(pen, lanes, write) {
   let top = LANES_TOP;
   for (const lane of lanes) {
     const weight = lane.key === OURS ? 700 : 400;
-    write(lane.label, LEFT, top + 19, 23, { weight, width: BAR.left - LEFT - 16 });
+    write(lane.label, LEFT, top + 20, SMALL, { weight, width: BAR.left - LEFT - 16 });
     for (const round of lane.rounds) drawPasses(pen, lane.key, round, at, top);
-    write(lane.seconds, at(lane.duration) + 12, top + 19, 23, { weight });
+    write(lane.seconds, at(lane.duration) + 12, top + 20, SMALL, { weight });
     top += NEXT;
   }
   const ours = lanes.find(({ key }) => key === OURS);
   if (ours?.duration) {
     const near = over(ours.duration);
     drawFan(pen, at(ours.duration), top - NEXT + BAR.height, top);
-    write(nameOfWider(longest / ours.duration), LEFT, top + 19, 23, { colour: BLUE });
+    write(nameOfWider(longest / ours.duration), LEFT, top + 20, SMALL, { colour: BLUE });
     const most = Math.max(1, ...ours.rounds.map(({ kinds }) => kinds.length));
     const cell = Math.max(2, Math.min(8, Math.floor(46 / most)));
     for (const round of ours.rounds) {
@@ -184,17 +187,17 @@ function drawLegend(pen, lanes, write) {
     : [["draft pass", "bar-draft"], ["target pass", "plain", "bar-verify"]]; // prettier-ignore
   const tokens = [["accepted", "guess kept"], ["correction", "correction"], ["bonus", "bonus token"]]; // prettier-ignore
   let x = BAR.left;
-  const name = (words) => (x += 22 + write(words, x + 22, 510, 20, { colour: MUTED }) + 24);
+  const name = (words) => (x += 22 + write(words, x + 22, 490, SMALL - 2, { colour: MUTED }) + 24);
   for (const [words, ...names] of kinds.has("accepted") ? passes : []) {
     names.forEach((colour, part) => {
       pen.fillStyle = COLOURS[colour];
-      pen.fillRect(x + (part * 16) / names.length, 495, 16 / names.length, 16);
+      pen.fillRect(x + (part * 16) / names.length, 474, 16 / names.length, 16);
     });
     name(words);
   }
   for (const [kind, words] of tokens) {
     if (!kinds.has(kind)) continue;
-    drawToken(pen, kind, x + 4, 499, 10, 8);
+    drawToken(pen, kind, x + 4, 478, 10, 8);
     name(words);
   }
 }

@@ -14,7 +14,7 @@ import { askServer, menuPlace } from "../lib/server.js";
 import { onTab, tabShown } from "../lib/tabs.js";
 
 const NOTHING = "Nothing to share yet. Measure something here or open results; then their link is here.";
-const OWN = "These links open only on this computer. To send a run, take the picture or the web page.";
+const OWN = "The links below open only on this computer. To send a run, take the picture or the web page.";
 const OWN_RESULTS = "This link opens only on this computer. To send results, take the file.";
 const OWN_TAB = "This link opens only on this computer.";
 const NO_RESULTS = "What this tab shows has no link and no file of its own.";
@@ -49,7 +49,7 @@ export class Share {
     const summary = el("summary", "sd-shareButton", "Share");
     this.node = el("details", "sd-share", "", [summary, (this.panel = el("div", "sd-sharePanel"))]);
     this.ofForm = served(section("These settings", this.settings.node));
-    const links = [this.ofForm, section("This run", this.run.node, this.runWords), ...ownWords(OWN)];
+    const links = [...ownWords(OWN), this.ofForm, section("This run", this.run.node, this.runWords)];
     const file = section(
       "File",
       el("div", "sd-actions", "", [this.page, this.save]),
@@ -145,7 +145,7 @@ function fileName(race) {
   return `specdec-${new Date(race.begin.at * 1000).toISOString().slice(0, 19).replaceAll(":", "-")}`;
 }
 
-// That the links above are of no use to others, where that is so.
+// That the links below are of no use to others, where that is so. It stands before them, because afterwards is too late.
 const ownWords = (words) => (isOwn(location.href) ? [served(el("p", "sd-hint", words))] : []);
 
 // What a tab other than the race has to share.
@@ -157,12 +157,12 @@ function partsOf(tab) {
     const address = new Copyable("Link to this tab");
     address.set(linkWith({ tab }));
     const words = el("p", "sd-hint", key ? NOTHING : NO_RESULTS);
-    return [section("This tab", words, address.node, ...ownWords(OWN_TAB))];
+    return [section("This tab", words, ...ownWords(OWN_TAB), address.node)];
   }
   results.set(link, words);
   const withFile = Object.keys(files ?? {}).length > 0;
   return [
-    section("These results", results.node, ...ownWords(withFile ? OWN_RESULTS : OWN_TAB)),
+    section("These results", ...ownWords(withFile ? OWN_RESULTS : OWN_TAB), results.node),
     ...(withFile ? [section("File", savers(files))] : []),
     ...(code ? [section("Code", ...codeFolds(code))] : []),
   ];
