@@ -43,7 +43,7 @@ class Eagle3(TrainedHead):
 
     kind: ClassVar[str] = "eagle3"
     label: ClassVar[str] = "EAGLE-3 head"
-    about: ClassVar[str] = "a small head, trained for one target, reads its hidden states"
+    about: ClassVar[str] = "a small network, trained for one target, uses its inner results"
     form: ClassVar[str] = form_of(kind)
     shipped: ClassVar[str | None] = EMBEDDED_HEAD
     example: ClassVar[str] = "eagle3:AngelSlim/Qwen3-1.7B_eagle3"

@@ -34,14 +34,14 @@ from specdec.ui.jobs.startup import StartupRace
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
 
 OWN = "Another pair"
-ARROW = re.compile(r"\s*(?:<-|\u2190)\s*")  # between target and draft in a pair that is typed into the list's field
+# Between target and draft in a pair that is typed into the list's field
+ARROW = re.compile(r"\s*(?:<-|\u2190|\bwith draft\b)\s*")
 # The kinds of drafts that most engines offer, shown first. The others, and what the target has no draft of, are shown
 # when somebody asks for all.
 FIRST = ("model", "prompt-lookup", "eagle3", "mtp")
 CHECK = "Check says what to expect, and loads nothing."
 SETS = "Send every prompt as a chat message. If off, only conversations are."
 STEP = 0.25  # seconds between two messages about a load
-_PRESETS = {preset.name: preset for preset in PRESETS}
 
 # Messages of libraries name a file's path, which strangers must not see. Web addresses stay.
 _PATH = re.compile(r"(?<![\w:/])/[^\s'\"]+")
@@ -58,9 +58,9 @@ class PairPanel:
         offered = registry.methods(others=not limits.public)
         self._methods = sorted(offered, key=lambda row: (*FIRST, row.kind).index(row.kind))
         self.preset = gr.Dropdown(
-            [*_PRESETS, *([OWN] if limits.pairs == "any" else [])],
+            [*((_in_words(preset), preset.name) for preset in PRESETS), *([OWN] if limits.pairs == "any" else [])],
             value=PRESETS[0].name,
-            label="Pair, target \u2190 draft",
+            label="Pair: a target with its draft",
             elem_id="sd-preset",
             # Otherwise Gradio would drop a text that is not in the list.
             allow_custom_value=limits.pairs == "any",
@@ -273,10 +273,21 @@ def _missing(pair: str | None, row: type[DraftMethod]) -> str:
     return "no such layers are known of this target" if row is Mtp and preset.target not in shared else ""
 
 
+def _in_words(preset: Preset) -> str:
+    """A pair of the list as somebody reads it who knows neither its name nor the arrow."""
+    target, draft = _typed(preset.name)
+    target = target if preset.target else f"Built-in story model ({target})"
+    return f"{target} with {f'draft {draft}' if draft else 'a smaller draft'}"
+
+
 def _typed(pair: str | None) -> tuple[str, str]:
     """The target, and the draft or "", of a pair that was typed into the field of the list, as "target <- draft"."""
     target, draft, *_ = [*ARROW.split((pair or "").strip(), maxsplit=1), ""]
     return target, draft
+
+
+# By the name, and by what the list shows, which somebody may type.
+_PRESETS = {name: preset for preset in PRESETS for name in (preset.name, _in_words(preset))}
 
 
 def _preset_line(name: str | None) -> str:

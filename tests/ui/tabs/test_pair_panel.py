@@ -20,6 +20,9 @@ from specdec.ui.jobs.limits import LOCAL, PUBLIC
 from specdec.ui.tabs import pair_panel
 from specdec.ui.tabs.pair_panel import OWN, PairPanel
 
+GPT2 = "gpt2-large <- gpt2"
+GPT2_MODELS = ("openai-community/gpt2-large", DraftModel("openai-community/gpt2"))
+
 
 @pytest.fixture
 def panel() -> PairPanel:
@@ -35,6 +38,8 @@ def panel() -> PairPanel:
         ((" some/model\u2190suffix ", None, "", "Draft model"), "some/model", specdec.Suffix()),
         (("some/model", None, "some/draft", "Draft model"), "some/model", DraftModel("some/draft")),
         (("some/model", "an/older", None, "Early exit"), "some/model", specdec.EarlyExit(3)),
+        (("some/model with draft some/draft", None, None, "Draft model"), "some/model", DraftModel("some/draft")),
+        ((GPT2.replace(" <- ", " with draft "), None, None, "Draft model"), *GPT2_MODELS),
         (("some/model <- some/draft", None, "early-exit:2", "Early exit"), "some/model", specdec.EarlyExit(2)),
     ],
 )
@@ -129,6 +134,13 @@ def test_the_layers_of_the_shipped_pairs_are_those_of_their_files() -> None:
             parts = ("target", "head" if preset.draft else "draft")
             configs = (json.loads((EMBEDDED / part / "config.json").read_text()) for part in parts)
             assert preset.layers == tuple(config["num_hidden_layers"] for config in configs)
+
+
+def test_the_list_names_pairs_in_words_and_asks_for_them_by_their_names(panel) -> None:
+    shown = {value: label for label, value in panel.preset.choices}
+    assert shown["embedded"] == "Built-in story model (embedded) with a smaller draft"
+    assert shown[GPT2] == "gpt2-large with draft gpt2" and not any("<-" in label for label in shown.values())
+    assert [*shown] == [*(preset.name for preset in PRESETS), OWN]
 
 
 def test_nothing_can_be_typed_into_a_fixed_list() -> None:
