@@ -19,7 +19,11 @@ from typing import Any
 
 from specdec.errors import InvalidInput
 from specdec.facts import on_servers
+from specdec.lanes.table import LANES, key_of
+from specdec.measure.metrics import compute_metrics
+from specdec.measure.result import started_of
 from specdec.report.provenance import synthetic
+from specdec.report.recording import lanes, shown_alone
 from specdec.report.sentences import capital, plain
 from specdec.report.trace import race_of
 from specdec.ui.script_tables import definitions, lane_list
@@ -79,13 +83,24 @@ class Recording:
             "doubts": [note["text"] for note in verdict["notes"] if note["kind"] in verdict["doubts"]],
             "gain": verdict["gain"],
             "engine": verdict["engine"],
-            "rates": verdict["rates"],
+            "speeds": _speeds(self.text) if verdict["rates"] else None,
             "figures": [figure for figure in verdict["figures"] or () if figure.get("name") in SHARES],
             "pair": begin["pair"].removesuffix(f" \u00b7 {label}"),
             "machine": machine.get("gpu") or machine.get("cpu") or "machine not recorded",
             "at": begin["at"],
             "packed": base64.b64encode(gzip.compress(self.text.encode(), mtime=0)).decode("ascii"),
         }
+
+
+def _speeds(text: str) -> dict[str, float]:
+    """Tokens per second of each lane of the run that is shown, by the lane's key."""
+    found = [(started_of(events), compute_metrics(events)) for events in lanes(shown_alone(text).splitlines())]
+    keys = [row.key for row in LANES]
+    return {
+        key_of(started.lane, started.gamma, keys): measured.tokens_per_second
+        for started, measured in found
+        if measured and measured.tokens_per_second
+    }
 
 
 def recording_in(path: Path) -> Recording:

@@ -63,6 +63,19 @@ test("the picture names the prompt in one line that does not grow with it", () =
   assert.equal(of(undefined), "");
 });
 
+test("the times of the picture give the speed-up that stands on it", () => {
+  const found = race();
+  Object.assign(found.verdict, { factor: "7.8x" });
+  const [plain, ours] = ["generate", "speculative"].map((key) => found.lanes.get(key));
+  for (const [lane, seconds] of [
+    [plain, 0.6863],
+    [ours, 0.0883],
+  ])
+    Object.defineProperty(lane, "duration", { value: seconds });
+  const shown = cardOf(found, "https://a.org/").lanes.map(({ seconds }) => seconds);
+  assert.deepEqual(shown, ["0.686\u00a0s", "0.088\u00a0s"]);
+});
+
 test("a bar holds every round after the first token, its passes within its time", () => {
   const { lanes } = cardOf(race(), "https://a.org/");
   assert.deepEqual(

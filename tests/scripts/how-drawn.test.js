@@ -95,7 +95,7 @@ test("the mean of the Race tab is told apart from the ratio of like passes", asy
     return lines;
   };
   await showRun(growing("9.87"));
-  assert.match(note(), /The Race tab's verify growth, 9\.87, is the mean over all rounds, with shorter ones\./);
+  assert.match(note(), /The Race tab's verify growth, 9\.87, is the mean over all rounds, shorter ones too\./);
   const [, ratio] = words(".sd-howStep:nth-child(2) .sd-howWords").match(/took ([\d.]+) times as long/);
   await showRun(growing(`${ratio}0`));
   assert.doesNotMatch(note(), /verify growth/);

@@ -135,7 +135,7 @@ test("a ratio that the judge takes for noise is no difference", () => {
 
 test("two times beside their ratio have digits enough for a reader who divides them", () => {
   const written = (one, other) => {
-    const places = telling.placesTogether(one, other);
+    const places = telling.placesBeside(one, other);
     return [one, other].map((seconds) => telling.milliseconds(seconds, places));
   };
   assert.deepEqual(written(0.00387, 0.00214), ["3.87\u00a0ms", "2.14\u00a0ms"]); // 3.9 / 2.1 is 1.9
@@ -145,7 +145,7 @@ test("two times beside their ratio have digits enough for a reader who divides t
     const [first, second] = written(one, other).map(parseFloat);
     assert.equal((first / second).toFixed(1), (one / other).toFixed(1));
   }
-  assert.ok(telling.placesTogether(0.001, 0) < 9, "no time at all has no ratio");
+  assert.ok(telling.placesBeside(0.001, 0) < 9, "no time at all has no ratio");
 });
 
 const LONG = [

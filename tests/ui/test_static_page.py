@@ -46,6 +46,9 @@ def test_a_card_says_what_its_figure_is_compared_with_and_marks_a_synthetic_pair
     assert shown["vllm-cpu"]["baseline"] == "the plain server"
     assert shown["smollm2-letter"]["baseline"] == "plain generate"
     assert all(card["title"] for card in shown.values())
+    for card in shown.values():
+        speeds = card["speeds"]
+        assert speeds["speculative"] / speeds["generate"] == pytest.approx(card["gain"], rel=1e-4)
     marked = {name: card["synthetic"] for name, card in shown.items() if card["synthetic"]}
     assert marked == {"h200-synthetic-7b": "Synthetic: random weights, agreement set to 0.8"}
 

@@ -39,7 +39,7 @@ TEXT = (
     "Does the server with speculation write what the other one writes? At temperature 0 both continue example prompts, "
     "token by token; above 0, two samples of short continuations of the prompt above are compared."
 )
-LOAD_TITLE, TEXT_TITLE = "Under load: how fast with many calls at once?", "Same text? Compare what both servers write"
+LOAD_TITLE, TEXT_TITLE = "Under load: many calls at once", "Same text? Compare both servers"
 STOPPED = "Stopped: this is what was known by then."
 
 

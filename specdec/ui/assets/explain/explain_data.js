@@ -1,9 +1,11 @@
 // What the tab "How it works" takes from a race: a round that shows the method, its words, and the times of its
 // passes.
 import { isAlike } from "../lib/definitions.js";
+import { placesTogether } from "../lib/digits.js";
 import { TokenText } from "../race/lines.js";
 
 const CONTEXT = 40; // characters of the text before a round
+const RATIO = 1; // decimal places of a ratio
 const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");
 
 export const keptOf = (round) => round.draft.filter((token) => token.status === "accepted").length;
@@ -115,15 +117,11 @@ export const sentence = (words) => words[0].toUpperCase() + words.slice(1);
 export const milliseconds = (seconds, places = placesOf(seconds)) => `${(seconds * 1000).toFixed(places)}\u00a0ms`;
 
 const placesOf = (seconds) => (seconds < 0.001 ? 2 : seconds < 0.09995 ? 1 : 0);
-const written = (ratio) => ratio.toFixed(1);
+const written = (ratio) => ratio.toFixed(RATIO);
 
-// The decimal places of two times in milliseconds that stand beside their ratio: so many that a reader who divides what
-// is shown gets the ratio that is shown.
-export function placesTogether(one, other) {
-  const shown = (seconds, places) => Number((seconds * 1000).toFixed(places));
-  for (let places = Math.max(placesOf(one), placesOf(other)); ; places++)
-    if (places > 5 || written(shown(one, places) / shown(other, places)) === written(one / other)) return places;
-}
+// The decimal places of two times in milliseconds that stand beside their ratio.
+export const placesBeside = (one, other) =>
+  placesTogether([one * 1000, other * 1000], [[0, 1, RATIO]], Math.max(placesOf(one), placesOf(other)));
 
 // The ratio of two times in words. Both were measured, so a small difference is none.
 export function ratioInWords(ratio) {

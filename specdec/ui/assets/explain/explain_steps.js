@@ -7,7 +7,7 @@ import {
   inWords,
   keptOf,
   milliseconds,
-  placesTogether,
+  placesBeside,
   ratioInWords,
   sameRatio,
   sentence,
@@ -89,7 +89,7 @@ function checking(story) {
   const read = last ? [last, ...marks] : marks;
   for (const mark of read) mark.classList.add("read");
   const both = times.one !== null && times.check !== null;
-  const places = both ? placesTogether(times.check, times.one) : undefined;
+  const places = both ? placesBeside(times.check, times.one) : undefined;
   const rows = [];
   if (times.one !== null && !times.onServer)
     rows.push(new Row(story, "one position in one pass", [["one", times.one]], { squares: 1, places }));
@@ -107,7 +107,7 @@ function checking(story) {
   const { growth } = story;
   const other =
     both && !doubt && growth && !sameRatio(growth, times.check / times.one)
-      ? ` The Race tab's verify growth, ${growth}, is the mean over all rounds, with shorter ones.`
+      ? ` The Race tab's verify growth, ${growth}, is the mean over all rounds, shorter ones too.`
       : "";
   return {
     title: "One target pass checks all guesses",

@@ -1,5 +1,6 @@
 // A race as a picture to post: 1200 x 630, light, and understandable without the page.
 import { figureName } from "../lib/definitions.js";
+import { placesTogether, ratiosOf } from "../lib/digits.js";
 import { factorOf } from "../lib/figures.js";
 import { measuredHere, NO_MACHINE, originOf, sourceOf } from "../lib/origins.js";
 import { firstSentence, inOneLine } from "../lib/sentences.js";
@@ -37,6 +38,12 @@ export function cardOf(race, address) {
   const { verdict, begin, lanes } = race;
   const { machine, runs, day } = sourceOf(race);
   const here = measuredHere(begin);
+  const shown = Object.keys(LANES)
+    .map((key) => lanes.get(key))
+    .filter((lane) => lane?.rounds.length > 1);
+  const times = shown.map((lane) => lane.duration);
+  const ratios = ratiosOf(times.length, verdict.factor).map(([above, below, digits]) => [below, above, digits]);
+  const places = placesTogether(times, ratios, 2);
   const where = machine === NO_MACHINE ? machine : `${here ? "Measured" : "recorded"} on ${machine}`;
   return {
     factor: factorOf(verdict),
@@ -46,9 +53,7 @@ export function cardOf(race, address) {
       ? firstSentence(verdict.notes.find(({ kind }) => verdict.doubts.includes(kind))?.text ?? "")[0]
       : "",
     figures: verdict.figures.slice(0, 4).map((figure) => [figure.value, figureName(figure)]),
-    lanes: Object.keys(LANES)
-      .filter((key) => lanes.get(key)?.rounds.length > 1)
-      .map((key) => barOf(lanes.get(key))),
+    lanes: shown.map((lane) => barOf(lane, places)),
     prompt: inOneLine((begin.settings.prompt ?? "").slice(0, PROMPT)),
     pair: [begin.pair, verdict.caption].filter(Boolean).join(" \u00b7 "),
     origin: [...(here ? [] : [originOf({ ...begin, name: "" })]), where, runs, day],
@@ -56,8 +61,8 @@ export function cardOf(race, address) {
   };
 }
 
-// A lane after its first token: its passes, and the tokens of each round.
-function barOf(lane) {
+// A lane after its first token: its passes, and the tokens of each round. `places` are those of its seconds.
+function barOf(lane, places) {
   const rounds = lane.rounds.slice(1).map((round, at) => {
     const whole = lane.seconds[at + 1] - lane.seconds[at];
     const draft = Math.min(whole, round.draft_seconds ?? 0);
@@ -65,7 +70,7 @@ function barOf(lane) {
     const verify = Math.min(whole - draft, check);
     return { start: lane.seconds[at], whole, draft, verify, kinds: kindsOf(round) };
   });
-  const seconds = lane.end?.duration ?? `${lane.duration.toFixed(2)}\u00a0s`;
+  const seconds = `${lane.duration.toFixed(places)}\u00a0s`;
   const { [lane.key]: label } = lane.server ? SERVERS : LANES;
   return { key: lane.key, label, server: lane.server !== null, seconds, duration: lane.duration, rounds };
 }

@@ -2,6 +2,7 @@
 import { mount as mountHow } from "../explain/how.js";
 import { fromBase64, inAddress, linkWith, tabInAddress } from "../lib/address.js";
 import { defineFigures, figureName } from "../lib/definitions.js";
+import { placesTogether, ratiosOf } from "../lib/digits.js";
 import { dayOf, el } from "../lib/dom.js";
 import { SHARES } from "../lib/figures.js";
 import { inflate } from "../lib/inflate.js";
@@ -101,7 +102,7 @@ function tabOf(key, name, panel) {
 // A recording before it is opened: what it is, how fast it was and compared with what, where and when. Each card has the
 // same parts, also empty ones, so that those of neighbours stand on the same lines.
 function cardOf(card) {
-  const { title, pair, factor, about, baseline, synthetic, doubts, gain, engine, rates } = card;
+  const { title, pair, factor, about, baseline, synthetic, doubts, gain, engine, speeds } = card;
   const runs = card.runs === 1 ? "1 run" : `${card.runs} runs`;
   const node = el("a", "sd-recordingCard", "", [
     el("span", "sd-cardTitle", "", [
@@ -119,8 +120,8 @@ function cardOf(card) {
       ),
     ]),
     el("span", "sd-cardDoubt", doubts.join(" ")),
-    gain && rates?.generate && rates?.speculative
-      ? barsOf({ generate: 1, "speculative:0": engine, speculative: gain }, rates)
+    gain && speeds?.generate && speeds?.speculative
+      ? barsOf({ generate: 1, "speculative:0": engine, speculative: gain }, speeds, factor)
       : el("span", "", card.sentence),
     el("span", "sd-cardEnd", "", [
       el("span", "sd-cardFrom", [card.machine, dayOf(card.at), runs].join(" \u00b7 ")),
@@ -134,24 +135,21 @@ function cardOf(card) {
 const figureOf = (parts, words) => el("span", "sd-cardFigure", "", [el("b", "", "", parts), el("small", "", words)]);
 
 // The speeds of a recording's lanes, to scale. `gains`: how many times as fast as plain `generate` each lane is.
-function barsOf(gains, rates) {
-  const row = (lane, share) => {
+function barsOf(gains, speeds, factor) {
+  const lanes = Object.keys(gains).filter((lane) => gains[lane] && speeds[lane]);
+  const fastest = Math.max(...lanes.map((lane) => gains[lane]));
+  const measured = lanes.map((lane) => speeds[lane]);
+  const places = placesTogether(measured, ratiosOf(lanes.length, factor));
+  const rows = lanes.map((lane) => {
     const bar = el("span", `sd-cardBar ${lane}`);
-    bar.style.width = `${100 * share}%`;
+    bar.style.width = `${(100 * gains[lane]) / fastest}%`;
     return el("span", "sd-cardRow", "", [
       el("span", "", labelOf(lane)),
       el("span", "sd-cardTrack", "", [bar]),
-      el("span", "sd-cardRate", rates[lane]),
+      el("span", "sd-cardRate", `${speeds[lane].toFixed(places)}\u00a0tokens/s`),
     ]);
-  };
-  const lanes = Object.keys(gains).filter((lane) => gains[lane] && rates[lane]);
-  const fastest = Math.max(...lanes.map((lane) => gains[lane]));
-  return el(
-    "span",
-    "sd-cardBars",
-    "",
-    lanes.map((lane) => row(lane, gains[lane] / fastest)),
-  );
+  });
+  return el("span", "sd-cardBars", "", rows);
 }
 
 async function start() {
