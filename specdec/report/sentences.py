@@ -17,8 +17,8 @@ from specdec.report.judge import NOISE, Advice, Doubt, Judgement, Kind, Reason
 from specdec.report.numbers import digits_of, duration, factor, number, percent, runs
 from specdec.report.verdict import Note
 
-# The headline. ``subject`` is "speculative decoding", "\u03b3 5", ``FASTEST`` or another lane, as within a sentence;
-# ``Subject`` is the same with a capital, as at its beginning.
+# The headline. ``subject`` is "speculative decoding", ``ONE_LENGTH``, ``FASTEST`` or another lane, as within a
+# sentence; ``Subject`` is the same with a capital, as at its beginning.
 HEADLINES = {
     Kind.FASTER: "{Subject} is {about}{times} times as fast as {plain}{runs}: {engine}x from our loop, "
     "times {speculation}x from speculation.",
@@ -128,11 +128,15 @@ DOUBTS = {
 
 # Notes of a sweep or a benchmark, below the judge's headline.
 NONE_PAYS = "No draft length pays."
-# The end of the headline where each row of a table has a median run of its own, so that shares of one run would differ
-# from the table's.
-LOOP_TOO = " Our loop without a draft: {times}."
+LOOP_TOO = " Our loop without a draft: {times}."  # the end of the headline of a figure that is noise
+# Each row of a table has a median run of its own, so the loop's row may have another figure than its share.
+OF_ONE_RUN = (
+    "Both shares are of the median run at \u03b3 {gamma}; the row of our loop without a draft is of its own median run "
+    "({times})."
+)
 AT, IN_MEDIAN_RUN = "At", "In the median run at"  # the first words of the terms of a gain
-FASTEST = "\u03b3 {gamma}, the fastest of \u03b3 {lengths},"  # a ``subject``: it ends with a comma
+ONE_LENGTH = "draft length \u03b3 {gamma}"  # a ``subject``, and this one of several lengths:
+FASTEST = "the fastest draft length (\u03b3 {gamma}, of \u03b3 {lengths})"
 LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."
 ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs show no clear difference."
 MEASURED = "{calls} calls measured."
@@ -402,9 +406,19 @@ def _runs(found: Judgement) -> str:
     """The number of runs of a figure, and their lowest and highest; for a single run whether it had a stall."""
     if found.runs < 2 or found.spread is None:
         return " (1 run, with a stall)" if found.stalled else " (1 run)"
+    if _alike(found):
+        return (
+            f" ({runs(found.runs)}, both alike)" if found.runs == 2 else f" (median of {runs(found.runs)}, all alike)"
+        )
     if found.runs == 2:  # the median run is one of both
         return f" (2 runs: {_each(found)})"
     return f" (median of {runs(found.runs)}, {_each(found)})"
+
+
+def _alike(found: Judgement) -> bool:
+    """Whether all runs have one gain, as it is shown."""
+    low, high = _ends(found)
+    return low == high
 
 
 def _cost(tokens: float | None) -> str:
@@ -425,8 +439,8 @@ def _gave(found: Judgement) -> str:
 def _each(found: Judgement) -> str:
     """The gains of several runs: both, or the lowest and the highest."""
     low, high = _ends(found)
-    if low == high:
-        return f"{'both' if found.runs == 2 else 'all'} {low}x"
+    if _alike(found):
+        return f"{low}x each"
     return f"{low}x and {high}x" if found.runs == 2 else f"{low}\u2013{high}x"
 
 

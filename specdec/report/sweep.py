@@ -20,15 +20,14 @@ from specdec.measure.summary import Share, Summary, fastest, share_of, summarise
 from specdec.report import numbers, sentences
 from specdec.report.figure_table import FigureTable
 from specdec.report.judge import LOSING, NOISE, Judgement, Kind, judge, judge_lengths
-from specdec.report.verdict import Note
+from specdec.report.tables import share_figures
+from specdec.report.verdict import Figure, Note
 from specdec.report.why import why_paragraph
 
 COLUMNS = ("\u03b3", "speed-up", "acceptance", "tokens per pass", "gain over \u03b3 0", "predicted", "c", "v")
 CAPTION = "Each row shows its median run, and the lowest to highest speed-up over {plain} in brackets"
 OWN_LOOP = ". Gain over \u03b3 0: over that of the same run"
 CHECKED = range(1, 9)  # the draft lengths for the error of the closed form
-# The kinds whose headline gives both shares, and the same without them.
-_ASIDE = {Kind.FASTER: Kind.FASTER_UNSPLIT} | {kind: kind for kind in NOISE}
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,10 @@ def block_note(facts: PairFacts) -> str:
 
 @dataclass(frozen=True)
 class Overall:
-    """``factor`` is the headline's large figure; None if it has none."""
+    """``factor`` is the headline's large figure; None if it has none. ``shares``: what it is made of, if that is known.
+
+    Figures that are noise have none.
+    """
 
     judgement: Judgement
     headline: str
@@ -117,6 +119,10 @@ class Overall:
     @property
     def factor(self) -> str | None:
         return sentences.big(self.judgement)
+
+    @property
+    def shares(self) -> list[Figure]:
+        return share_figures(self.judgement) if self.factor and self.judgement.kind not in NOISE else []
 
 
 def overall(
@@ -141,14 +147,14 @@ def overall(
     if found.kind is Kind.NOT_MEASURED and rivals:
         return Overall(found, rivals[0], [Note("calls", measured.format(**counted))])
     lengths = [s.gamma for s in _drafting(summaries) if s.gains and s.gamma is not None]
-    subject = f"\u03b3 {found.gamma}"
+    subject = sentences.ONE_LENGTH.format(gamma=found.gamma)
     if len(lengths) > 1:
         subject = sentences.FASTEST.format(gamma=found.gamma, lengths=sentences.lengths(lengths))
     said = [sentences.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []
     loop = next((s for s in summaries if s.lane_config == LOOP and s.gains), None)
-    aside = found.runs > 1 and loop is not None and not found.lost and found.kind in _ASIDE
-    unsplit = replace(found, kind=_ASIDE.get(found.kind, found.kind), engine=None)
-    told = sentences.headline(unsplit if aside else found, subject, **counted)
+    # Shares of one run are noise where the gain is; the loop's median is less so.
+    aside = found.kind in NOISE and found.runs > 1 and not found.lost and loop is not None
+    told = sentences.headline(replace(found, engine=None) if aside else found, subject, **counted)
     if aside and loop is not None:
         told += sentences.LOOP_TOO.format(times=numbers.speedups([loop.gain or 0.0]))
     said += [
@@ -159,11 +165,24 @@ def overall(
     ]
     at = sentences.IN_MEDIAN_RUN if found.runs > 1 else sentences.AT
     below, calls = (
-        [*sentences.notes(found), Note("terms", why_paragraph(found, at))],
+        [
+            *sentences.notes(found),
+            *([] if aside else _of_one_run(found, loop)),
+            Note("terms", why_paragraph(found, at)),
+        ],
         Note("calls", measured.format(**counted)),
     )
     below.insert(0 if partial else len(below), calls)  # what is missing is the first doubt
     return Overall(found, " ".join(filter(None, said)), [note for note in below if note.text])
+
+
+def _of_one_run(found: Judgement, loop: Summary | None) -> list[Note]:
+    """A note where our loop's own row has another figure than its share of the gain."""
+    if loop is None or loop.gain is None or found.engine is None:
+        return []
+    if numbers.factor(loop.gain) == numbers.factor(found.engine):
+        return []
+    return [Note("shares", sentences.fill(sentences.OF_ONE_RUN, found, times=numbers.speedups([loop.gain])))]
 
 
 def _percent(share: Share) -> str:

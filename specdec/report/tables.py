@@ -34,8 +34,7 @@ def headline_figures(
 
     All are those of the shown run. The first three are left out if they are not known.
     """
-    shares = {"engine": found.engine, "measured": found.speculation}
-    figures = [make_figure(numbers.times_or_none(share), name) for name, share in shares.items() if share is not None]
+    figures = share_figures(found)
     if (alpha := shown.lane.alpha) is not None:
         # With as many digits as the explanation below it gives the same figure.
         kept = sentences.kept_and_needed(found)[0] if found.alpha == alpha else numbers.percent(alpha)
@@ -49,6 +48,12 @@ def headline_figures(
         by_chance = ours != theirs and started.claims_lossless
         figures.append(make_figure(counts, "written", sentences.BY_CHANCE if by_chance else sentences.WRITTEN))
     return figures
+
+
+def share_figures(found: Judgement) -> list[Figure]:
+    """The shares of our loop and of speculation in the gain, whose product it is; those that are known."""
+    shares = {"engine": found.engine, "measured": found.speculation}
+    return [make_figure(numbers.times_or_none(share), name) for name, share in shares.items() if share is not None]
 
 
 def lane_rates(shown: Mapping[str, Metrics | None]) -> dict[str, str]:

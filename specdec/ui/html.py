@@ -16,8 +16,8 @@ from specdec.report.sentences import capital, first_sentence
 from specdec.report.verdict import Figure
 
 _TEMPLATES = """
-{% macro verdict(sentence, factor, notes, about) %}
-<section class="sd-verdict">
+{% macro verdict(sentence, factor, notes, about, shares, definitions, label_of) %}
+<section class="sd-verdict{{ " split" if shares }}">
 {%- if factor %}
 <div class="sd-factor{{ " about" if about }}" aria-hidden="true">{% if about %}<small>about</small>{% endif %}
 {{- factor }}</div>{% endif -%}
@@ -27,7 +27,14 @@ _TEMPLATES = """
 <b>{{ notes[1:] | length }} more</b></summary><div class="sd-verdictNoteWords">
 {%- for note in notes[1:] %}<p>{{ note }}</p>{% endfor -%}
 </div></details>{% endif -%}
-</div></section>
+</div>
+{%- if shares %}<dl class="sd-figures sd-shares">
+{%- for share in shares -%}
+<div{% if share.name == "measured" %} class="sd-ofSpeculation"{% endif %}>
+{{- "" }}<dt title="{{ definitions[share.name].meaning }}">{{ label_of(share) }}</dt><dd>{{ share.value }}</dd></div>
+{%- endfor -%}
+</dl>{% endif -%}
+</section>
 {% endmacro %}
 
 {% macro form_line(prompt, gamma, most, tokens) %}
@@ -147,14 +154,20 @@ Space</a>.{% endif %}</p>
 _HTML: Any = Environment(autoescape=True, undefined=StrictUndefined).from_string(_TEMPLATES).module
 
 
-def verdict_html(sentence: str, factor: str | None = None, notes: Iterable[str] = (), about: bool = False) -> str:
+def verdict_html(
+    sentence: str,
+    factor: str | None = None,
+    notes: Iterable[str] = (),
+    about: bool = False,
+    shares: Iterable[Figure] = (),
+) -> str:
     """The headline with its figure, and below it the first sentence of the notes, which opens the rest.
 
-    ``about``: the figure is uncertain.
+    ``about``: the figure is uncertain. ``shares``: what it is made of.
     """
     first, *others = [*filter(None, notes)] or [""]
     said = [part for part in (*first_sentence(first), *others) if part]
-    return _HTML.verdict(sentence, factor, said, about).strip()
+    return _HTML.verdict(sentence, factor, said, about, list(shares), DEFINITIONS, label_of).strip()
 
 
 def form_line(prompt: str, gamma: int, tokens: int) -> str:

@@ -149,7 +149,7 @@ def test_a_length_that_does_not_pay_is_said_with_what_the_loop_does() -> None:
     assert found.factor == "0.55x" and "0.55x the speed of plain generate" in found.headline
     assert "Our loop alone runs at 1.10x" in " ".join(texts(found.notes))
     pays = judged([*ran, trial(0, "a", "speculative", 4, DRAFTED)])
-    assert pays.judgement.kind is Kind.FASTER and pays.factor == "1.75x" and "fastest of" not in pays.headline
+    assert pays.judgement.kind is Kind.FASTER and pays.factor == "1.75x" and "astest" not in pays.headline
 
 
 def test_an_early_stop_names_no_winner() -> None:
@@ -172,7 +172,34 @@ def test_auto_that_wins_is_the_headline_and_its_figure() -> None:
     ran = [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), trial(0, "a", "speculative", 4, DRAFTED)]
     found = judged([*ran, trial(0, "a", "speculative", "auto", faster)])
     assert found.judgement.gamma == "auto" and found.factor == "2.8x"
-    assert found.headline.startswith("\u03b3 auto, the fastest of \u03b3 4 and auto, is 2.8 times as fast")
+    assert found.headline.startswith("The fastest draft length (γ auto, of γ 4 and auto) is 2.8 times as fast")
+
+
+def test_the_shares_of_the_headline_are_of_one_run_and_make_its_figure() -> None:
+    """Where the loop's own row is of another run than its share, a note gives that row's figure."""
+
+    def runs_of(name: str, gamma: int | None, *seconds: float) -> list[Trial]:
+        lanes = [replace(DRAFTED if gamma else ALONE, decode_seconds=s, tokens_per_second=100 / s) for s in seconds]
+        return [trial(run, "a", name, gamma, metrics) for run, metrics in enumerate(lanes)]
+
+    base = runs_of(*BASELINE, 3.0, 3.0, 3.0)
+    drafted = runs_of("speculative", 4, 1.0, 1.05, 0.97)  # the first run is the median one
+    unlike = judged([*base, *runs_of(*LOOP, 1.5, 1.8, 1.7), *drafted])
+    engine, speculation = (float(share["value"].removesuffix("x")) for share in unlike.shares)
+    assert (engine, speculation) == (2.0, 1.5) and unlike.factor == "3.0x"
+    assert unlike.headline.endswith(
+        "(median of 3 runs, 2.9\u20133.1x): 2.00x from our loop, times 1.50x from speculation."
+    )
+    (note,) = (note.text for note in unlike.notes if note.kind == "shares")
+    assert "the median run at \u03b3 4;" in note and note.endswith("its own median run (1.76x).")
+    alike = judged([*base, *runs_of(*LOOP, 1.5, 1.5, 1.5), *runs_of("speculative", 4, 1.0, 1.01, 0.99)])
+    assert not [note for note in alike.notes if note.kind == "shares"]
+    assert "(median of 3 runs, all alike): " in alike.headline and "3.0x" not in alike.headline
+    assert not judged([*base, *drafted]).shares, "our loop did not run"
+    shrunk = [replace(t, metrics=replace(t.metrics, verify_seconds=0.1)) for t in drafted]  # checking cannot cost less
+    noise = judged([*base, *runs_of(*LOOP, 1.5, 1.8, 1.7), *shrunk])
+    assert noise.judgement.kind is Kind.NOISY and noise.factor and not noise.shares
+    assert noise.headline.endswith("Our loop without a draft: 1.76x.") and "from speculation" not in noise.headline
 
 
 def test_one_page_names_one_fastest_length() -> None:
@@ -182,7 +209,7 @@ def test_one_page_names_one_fastest_length() -> None:
     ran += [trial(0, "a", "speculative", gamma, figures) for gamma, figures in slower.items()]
     found, table = judged(ran), sweep_rows(summarise(ran), one_pass=False)
     assert found.judgement.gamma == 2 and found.judgement.kind is Kind.FASTER_BY_ENGINE
-    assert "γ 2, the fastest of γ 2 and 4," in found.headline
+    assert "The fastest draft length (γ 2, of γ 2 and 4)" in found.headline
     assert "(γ 0) was faster: 1.43x" in found.headline
     plan = Plan((PromptItem("a", "c", "a"),), tuple(t.lane_config for t in ran), specdec.SamplingParams(64), 1)
     assert table[marked(table, ran, plan)].gamma == 0
@@ -216,7 +243,7 @@ def test_lengths_without_a_clear_difference_are_named() -> None:
     found += [*runs_of("speculative", 3, 130, 140, 150), *runs_of("speculative", 4, 190, 215, 199)]
     found += [*runs_of("speculative", 5, 200, 210, 220), *runs_of("speculative", 6, 180, 190, 221)]
     found += [*runs_of("speculative", 7, 150, 211, 190), *runs_of("speculative", "auto", 201, 180, 180)]
-    assert judged(found).headline.startswith("γ 5, the fastest of γ 3–7 and auto, is 2.1 times as fast")
+    assert judged(found).headline.startswith("The fastest draft length (γ 5, of γ 3–7 and auto) is 2.1 times as fast")
     assert "γ 4, 6–7 and auto may be as fast as γ 5: the runs show no clear difference." in judged(found).headline
     alone = [t for t in found if t.gamma in (None, 3, 5)]
     assert "may be as fast" not in judged(alone).headline

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from specdec.report.definitions import make_figure
 from specdec.report.figure_table import FigureTable
 from specdec.ui import html
 
@@ -49,6 +50,13 @@ def test_empty_fragments_are_empty() -> None:
     assert html.status("") == "" and "<progress" not in html.status("a") and 'value="0.250"' in html.status("a", 0.25)
     assert "sd-factor" not in html.verdict_html("a")
     assert "<details" not in html.verdict_html("a", None, ["one note"]), "there is nothing to open"
+
+
+def test_the_shares_of_a_figure_stand_below_it_with_their_names() -> None:
+    made = html.verdict_html("a", "3.0x", shares=[make_figure("2.00x", "engine"), make_figure("1.50x", "measured")])
+    assert 'class="sd-verdict split"' in made and "split" not in html.verdict_html("a", "3.0x")
+    shares = re.findall(r">([^<>]+)</dt><dd>(.*?)</dd>", made)
+    assert shares == [("our loop vs generate()", "2.00x"), ("speculation on top", "1.50x")]
 
 
 def test_a_command_is_shown_as_it_is_typed_and_its_options_stay_whole() -> None:

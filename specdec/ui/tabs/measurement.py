@@ -176,7 +176,7 @@ class ResultPanel:
         found = _judged(results)
         shown = html.origin(origin.sentence, provenance_line(results.about))
         below = [*(note.text for note in found.notes), *notes]
-        shown += html.verdict_html(found.headline, found.factor, below, found.judgement.is_about)
+        shown += html.verdict_html(found.headline, found.factor, below, found.judgement.is_about, found.shares)
         chart = {self._plot: gr.update(value=drawn(figure), visible=True)} if figure else {}
         return {self._verdict: shown, self._table: table} | chart
 
