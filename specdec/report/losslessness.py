@@ -22,7 +22,7 @@ HEADLINES = {
     "untested": "The draft made no guesses for this prompt, so nothing was tested.",
     "undecided": "Undecided: the test misses even the lossy version, so it is too weak.",
 }
-SEEN = "This test finds a bias that changes {detectable} of the draws or more (total variation), 9 times in 10."
+SEEN = "If speculation changed {detectable} of the draws or more, this test would find it 9 times in 10."
 FOUND = (
     "{lane} {passes}: {found} of its draws would have to change to equal those of plain generate (total variation). "
     "Chance alone: {mean} on average, and at most {bound} in 999 of 1,000 tests. Lossy top-k acceptance {caught}."

@@ -73,7 +73,7 @@ def test_lossless_passes_and_lossy_is_caught(one) -> None:
     assert [row[1] for row in samples_table(findings).rows][0] == apart and samples_table(findings).rows[0][3] == stated
     assert losslessness_headline(findings).startswith("No difference found: plain and speculative samples agree.")
     assert losslessness_notes(findings)[0] == (
-        f"This test finds a bias that changes {stated} of the draws or more (total variation), 9 times in 10."
+        f"If speculation changed {stated} of the draws or more, this test would find it 9 times in 10."
     )
     assert re.search("Lossy top-k acceptance is caught: [0-9.]+\u00a0%", sentence(findings))
     counts = [(one.plain, one.lossless, one.lossy) for one in findings.common]

@@ -13,10 +13,10 @@ from specdec.ui.charts.figures import BLUE, FAINT, GREY, LINE, NEAR, ORANGE, col
 from specdec.ui.charts.labels import shown
 
 GROUP = 74  # pixels of a group
-# From the middle of a group, in shares of it: where each bar begins, and the band of chance. The band is higher than
-# the second bar, which is drawn over it, so that the bar's end is seen to lie within the band or outside it.
-WIDE, BAND = 0.2, 0.32
-PLAIN, CHANCE, TESTED, LOSSY = -0.41, -0.17, -0.11, 0.19
+# From the middle of a group, in shares of it: where each bar begins, and the band of chance. The band is directly below
+# the second bar, so that no count is over it. A line from the bar's end goes through it.
+WIDE, BAND = 0.2, 0.11
+PLAIN, TESTED, CHANCE, LOSSY = -0.43, -0.17, 0.06, 0.22
 
 
 def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
@@ -24,9 +24,9 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
 
     Each sample has ``draws`` continuations; ``lane`` is the key of the tested lane.
 
-    The bars of a sample are hollow, filled or hatched, so that they differ without colours too. The second bar ends
-    within a grey band, around the count of the first one, in about 19 of 20 cases if both samples have one
-    distribution.
+    The bars of a sample are hollow, filled or hatched, so that they differ without colours too. Below the second bar is
+    a grey band, around the count of the first one, within which it ends in about 19 of 20 cases if both samples have
+    one distribution. Each count is at the end of its bar.
     """
     names = [shown(closed(common.text)) for common in found]
     bands = [chance_band(one.plain, one.lossless, draws) for one in found]
@@ -43,17 +43,14 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
             y=list(range(len(names))), x=counts, name=name, orientation="h", width=WIDE, offset=start,
             marker=look | {"line": {"color": colour, "width": 1.5}},
         )  # fmt: skip
-        # The number of the second bar is right of the band too.
-        ends = [max(count, high) for count, (_, high) in zip(counts, bands, strict=True)] if start == TESTED else counts
-        labels += [
-            _number(end, place + start + WIDE / 2, coloured(str(count), colour))
-            for place, (count, end) in enumerate(zip(counts, ends, strict=True))
-        ]
+        middle = start + WIDE / 2
+        labels += [_number(count, at + middle, coloured(str(count), colour)) for at, count in enumerate(counts)]
     figure.add_scatter(
         x=[None], y=[None], mode="markers", name="chance: 19 of 20 blue bars end within it",
         marker={"symbol": "square", "size": 13, "color": FAINT, "line": {"color": GREY, "width": 1.5}},
     )  # fmt: skip
     drawn = [_band(place, *band) for place, band in enumerate(bands)]
+    drawn += [_end(place, count) for place, count in enumerate(lossless)]
     figure.update_layout(shapes=drawn, annotations=labels)  # at once: plotly checks all of them with each one
     figure.update_xaxes(title_text=f"Times drawn, of {draws:,} continuations", rangemode="tozero", title_standoff=4)
     figure.update_yaxes(
@@ -76,16 +73,28 @@ def closed(text: str) -> str:
 
 
 def _number(end: float, at: float, text: str) -> dict[str, object]:
-    """The count of a bar, right of the place ``end``."""
+    """The count of a bar, right of its end."""
     look = {"xanchor": "left", "yanchor": "middle", "showarrow": False, "borderpad": 0, "xshift": 4}
     return {"text": text, "x": end, "y": at} | look
 
 
 def _band(place: int, low: float, high: float) -> dict[str, object]:
-    """The band of a group, behind its bars. Its edge is drawn because the fill alone is too faint for everybody."""
+    """The band of a group. Its edge is drawn because the fill alone is too faint for everybody."""
     corners = {"x0": low, "x1": high, "y0": place + CHANCE, "y1": place + CHANCE + BAND}
-    look = {"fillcolor": FAINT, "line": {"color": GREY, "width": 1}}
-    return {"type": "rect", "layer": "between", "xref": "x", "yref": "y", **corners, **look}
+    return {
+        "type": "rect",
+        "xref": "x",
+        "yref": "y",
+        **corners,
+        "fillcolor": FAINT,
+        "line": {"color": GREY, "width": 1},
+    }
+
+
+def _end(place: int, count: int) -> dict[str, object]:
+    """A line from the end of the second bar of a group through the band."""
+    look = {"xref": "x", "yref": "y", "line": {"color": BLUE, "width": 3}}
+    return {"type": "line", "x0": count, "x1": count, "y0": place + TESTED + WIDE, "y1": place + CHANCE + BAND, **look}
 
 
 def chance_band(one: int, other: int, draws: int) -> tuple[float, float]:

@@ -47,7 +47,7 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.tabs.measurement import CHART_EVERY, Buttons, Values, settings_fold
 from specdec.ui.tabs.results_io import Kept, Opening
 
-LEDE = "Does sampled text keep the target's distribution? Draw many continuations and compare."
+LEDE = "When text is drawn by chance, does speculation change how often each text comes? Draw many and compare."
 METHOD = (
     "Every race compares greedy text token for token. With sampling, the distribution must stay the same. So this test "
     "draws many short continuations of one prompt with plain generate and with the lane to test, and compares the two "
@@ -58,8 +58,8 @@ METHOD = (
 )
 DRAWS, DRAWS_PUBLIC = 500, 200  # of each sample, unless somebody chooses another number
 LOOK_AT = (
-    "How often each sample goes on from \u201c{prompt}\u201d in these ways. If nothing is lost, the blue bar ends "
-    "within its grey band in 19 of 20 groups. The hatched one, lossy on purpose, often does not."
+    "How often each sample goes on from \u201c{prompt}\u201d in these ways. If nothing is lost, a blue bar ends within "
+    "the grey band below it in 19 of 20 groups. The hatched bar, lossy on purpose, often does not."
 )
 _LOOK = html.paragraph(LOOK_AT.format(prompt=PROMPT))
 _KEPT = Kept("recorded_lossless.json", read_losslessness, read_losslessness, losslessness_text)

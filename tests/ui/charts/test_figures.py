@@ -68,9 +68,7 @@ def test_the_samples_of_the_test_of_losslessness_stand_side_by_side() -> None:
         (str(x), y + bars.offset + bars.width / 2) for bars in groups for x, y in zip(bars.x, bars.y, strict=True)
     ]
     assert numbers == bars_of, "each count is beside its own bar"
-    places = [note.x for note in figure.layout.annotations]
-    assert places[:2] + places[4:] == [3, 2, 1, 9], "at its end"
-    assert places[2:4] == [chance_band(3, 4, 10)[1], chance_band(2, 2, 10)[1]], "and outside the band"
+    assert [note.x for note in figure.layout.annotations] == [3, 2, 4, 2, 1, 9], "at its end"
 
 
 def test_a_quote_that_a_continuation_leaves_open_is_closed() -> None:
@@ -79,9 +77,10 @@ def test_a_quote_that_a_continuation_leaves_open_is_closed() -> None:
     assert names == ['"I have a \u2026"', '"Oh," she']
 
 
-def test_the_second_bar_lies_within_the_height_of_the_band_of_chance() -> None:
+def test_the_band_of_chance_is_below_the_second_bar_with_a_line_from_the_end_of_the_bar() -> None:
+    """Nothing is drawn over a count, which is at the end of the bar."""
     figure = samples_figure((Common("one", 3, 4, 1), Common("two", 2, 2, 9)), 10, "speculative")
-    bands = figure.layout.shapes
+    bands, ends = figure.layout.shapes[:2], figure.layout.shapes[2:]
     assert [(band.x0, band.x1) for band in bands] == [chance_band(3, 4, 10), chance_band(2, 2, 10)]
     assert all(band.fillcolor and band.line.width for band in bands)
     plain, lossless, lossy = (
@@ -89,8 +88,10 @@ def test_the_second_bar_lies_within_the_height_of_the_band_of_chance() -> None:
     )  # from the middle of a group
     for place, band in enumerate(bands):
         low, high = band.y0 - place, band.y1 - place
-        assert -0.5 < plain[0] < plain[1] < low < lossless[0] < lossless[1] < high < lossy[0] < lossy[1] < 0.5
-        assert band.layer == "between", "behind the bars"
+        assert -0.5 < plain[0] < plain[1] < lossless[0] < lossless[1] < low < high < lossy[0] < lossy[1] < 0.5
+    assert [(end.x0, end.x1, end.y0, end.y1) for end in ends] == [
+        (count, count, place + lossless[1], bands[place].y1) for place, count in enumerate((4, 2))
+    ]
 
 
 @pytest.mark.parametrize(("draws", "share"), [(200, 0.1), (500, 0.03), (500, 0.4)])
