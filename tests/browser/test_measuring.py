@@ -82,7 +82,8 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
     for words in ("19 calls measured", "theory is off by"):
         assert words in paragraph
     page.wait_for_selector("#sd-gamma-plot .main-svg")
-    titles = " ".join(page.locator("#sd-gamma-plot text").all_text_contents())
+    page.wait_for_selector("#sd-gamma-plot-2 .main-svg")
+    titles = " ".join(page.locator("[id^=sd-gamma-plot] text").all_text_contents())
     for words in (
         "Speed-up over plain",
         "Draft length γ",

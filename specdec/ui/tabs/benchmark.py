@@ -159,8 +159,8 @@ class BenchTab:
         notes = [provenance.prompts(plan.chosen, len(plan.prompts)), f"{plan_settings(plan)}."]
         if results.about["pair"]["name"] == "embedded" and plan.chosen.name != NAME:
             notes.append(KNOWN)
-        figure = benchmark_figure(results.trials)
-        return self._findings.show(results, origin, _tables(results.trials), figure, notes)
+        figures = [benchmark_figure(results.trials)]
+        return self._findings.show(results, origin, _tables(results.trials), figures, notes)
 
     def _finished(self, results: Results, origin: Origin) -> Values:
         """A finished benchmark that is opened: verdict, chart, table and explanation."""

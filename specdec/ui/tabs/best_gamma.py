@@ -33,7 +33,7 @@ from specdec.report.figure_table import FigureTable
 from specdec.report.provenance import HERE, Origin
 from specdec.report.sweep import OWN_LOOP, SweepRow, block_note, marked, sweep_rows, sweep_table, theory_note
 from specdec.ui import html
-from specdec.ui.charts.sweep import sweep_figure
+from specdec.ui.charts.sweep import small_figures, sweep_figure
 from specdec.ui.fields import integer, number_field
 from specdec.ui.files import file_buttons, offered
 from specdec.ui.jobs.context import Job, JobContext
@@ -91,7 +91,7 @@ class GammaTab:
                 self._temperature = number_field(
                     0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-gamma-temperature"
                 )
-        self._findings = ResultPanel("gamma")
+        self._findings = ResultPanel("gamma", further=3)
         hint = "JSON lines with every call. To see them again, here or on another specdec page, use Open results."
         self._files = file_buttons(scripts["files"], "Save results", hint, "sd-gamma-files", "sweep")
         self._link = self._opening.link_field()
@@ -162,12 +162,13 @@ class GammaTab:
         facts = results.about["pair"]
         rows = sweep_rows(summarise(found), takes_one_pass(facts))
         best = marked(rows, found, plan)
-        figure = None
+        figures = []
         if rows:
             longest = max((gamma for _, gamma in plan.configs if isinstance(gamma, int)), default=0)
-            figure = sweep_figure(rows, None if best is None else rows[best], longest, takes_one_pass(facts))
+            figures = [sweep_figure(rows, None if best is None else rows[best], longest)]
+            figures += small_figures(rows, longest, takes_one_pass(facts))
         notes = filter(None, [provenance.grammar_note(plan.params), block_note(facts), theory_note(rows)])
-        return self._findings.show(results, origin, _tables(rows, best) if rows else "", figure, notes)
+        return self._findings.show(results, origin, _tables(rows, best) if rows else "", figures, notes)
 
     def _finished(self, results: Results, origin: Origin) -> Values:
         """A finished sweep that is opened: verdict, chart, table and explanation."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import asdict
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import gradio as gr
@@ -155,11 +156,18 @@ class ResultPanel:
     All are hidden or empty until known; ``cleared`` has the values for that.
     """
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, further: int = 0):
+        """``further``: how many charts stand below the first one, side by side where there is room."""
         look: dict[str, Any] = {"elem_classes": "sd-fragment", "apply_default_css": False}
         self._verdict = gr.HTML("", elem_id=f"sd-{name}-verdict", js_on_load=_KEEP_FOLDS, **look)
         with gr.Column():  # in it a phone shows the table first
             self._plot = figure_place(f"sd-{name}-plot")
+            self._further: list[gr.Plot] = []
+            if further:
+                with gr.Row(elem_classes="sd-further"):
+                    for number in range(1, further + 1):
+                        with gr.Column(min_width=300):
+                            self._further.append(figure_place(f"sd-{name}-plot-{number}"))
             self._table = gr.HTML("", elem_id=f"sd-{name}-table", js_on_load=_KEEP_FOLDS, **look)
         self._map = CostMap(name)
         settings = {"open": False, "visible": False, "elem_id": f"sd-{name}-why", "elem_classes": "sd-after"}
@@ -167,18 +175,22 @@ class ResultPanel:
             self._steps = gr.Plot(None, show_label=False, elem_classes="sd-figure")
             self._facts = gr.HTML("", **look)
         self.cleared = self._map.cleared | {self._verdict: "", self._plot: gr.update(visible=False), self._table: ""}
+        self.cleared |= {place: gr.update(visible=False) for place in self._further}
         self.cleared |= {self._fold: gr.update(visible=False), self._steps: None, self._facts: ""}
 
     def show(
-        self, results: Results, origin: Origin, table: str, figure: go.Figure | None, notes: Iterable[str] = ()
+        self, results: Results, origin: Origin, table: str, figures: Sequence[go.Figure], notes: Iterable[str] = ()
     ) -> Values:
-        """The values that show these results. ``notes`` go below the verdict. Without a figure the last chart stays."""
+        """The values that show these results. ``notes`` go below the verdict. Without figures the last charts stay."""
         found = _judged(results)
         shown = html.origin(origin.sentence, provenance_line(results.about))
         below = [*(note.text for note in found.notes), *notes]
         shown += html.verdict_html(found.headline, found.factor, below, found.judgement.is_about, found.shares)
-        chart = {self._plot: gr.update(value=drawn(figure), visible=True)} if figure else {}
-        return {self._verdict: shown, self._table: table} | chart
+        charts: Values = {}
+        if figures:
+            for place, figure in zip_longest((self._plot, *self._further), figures):
+                charts[place] = gr.update(value=drawn(figure), visible=True) if figure else gr.update(visible=False)
+        return {self._verdict: shown, self._table: table} | charts
 
     def explain(self, results: Results) -> Values:
         """The values of the map and of the fold. The fold is empty if the steps are not known."""

@@ -25,7 +25,7 @@ from specdec.ui.charts.cost_map import LOSES, MOST_LABELS, PAYS, PLOT, map_figur
 from specdec.ui.charts.figures import COLOURS, LINE
 from specdec.ui.charts.labels import apart, levels, shown
 from specdec.ui.charts.samples import chance_band, samples_figure
-from specdec.ui.charts.sweep import ALONG, FIRST, sweep_figure
+from specdec.ui.charts.sweep import FIRST, SHORT, small_figures, sweep_figure
 from specdec.ui.charts.temperature import temperature_figure
 
 
@@ -192,14 +192,14 @@ def test_the_lines_of_a_sweep_have_names_and_no_legend_is_needed() -> None:
     ran = [trial(0, BASELINE, plain(2.0)), trial(0, LOOP, loop(1.0))]
     ran += [trial(0, LaneConfig("speculative", g), drafting(g, (3, 1), 0.01, 1.0, made=3)) for g in gammas]
     rows = sweep_rows(summarise(ran), one_pass=False)
-    figure = sweep_figure(rows, rows[1], 16, one_pass=False)
+    figure = sweep_figure(rows, rows[1], 16)
     notes = {words(note): note for note in figure.layout.annotations}
     (key,) = (text for name, text in titles(figure).items() if "Speed-up" in name)
     assert {"plain", "auto", "fixed \u03b3", "fastest: \u03b3 3"} < notes.keys() and not figure.layout.showlegend
     assert re.findall("--sd-([a-z-]+)", key) == ["blue", "muted", "correction-mark"]
     assert "median run" in key and "predicted" in key and "auto: chooses" in key
-    predicted, measured, *_ = (line for line in figure.data if line.yaxis == "y")
-    assert predicted.marker.symbol == "diamond-open" and predicted.marker.size > measured.marker.size + 3, "around it"
+    predicted, measured, *_ = figure.data
+    assert predicted.marker.symbol == "diamond-open" and predicted.marker.size >= measured.marker.size + 3, "around it"
     assert measured.cliponaxis is predicted.cliponaxis is False, "the last mark is whole"
     low, top = figure.layout.yaxis.range
     assert abs(notes["plain"].y - notes["auto"].y) >= 0.99 * LINE * (top - low) / FIRST
@@ -210,7 +210,7 @@ def test_no_grid_line_of_a_sweep_is_beside_a_level_line(auto: float) -> None:
     """A dotted line on a grid line is hard to see. Nor is the line of auto beside a number of the axis."""
     ran = [trial(0, BASELINE, plain(2.0)), trial(0, LOOP, loop(2.0 / 3))]
     ran.append(trial(0, LaneConfig("speculative", "auto"), loop(2.0 / auto)))
-    figure = sweep_figure(sweep_rows(summarise(ran), one_pass=False), None, 16, one_pass=False)
+    figure = sweep_figure(sweep_rows(summarise(ran), one_pass=False), None, 16)
     axis, lines = figure.layout.yaxis, [shape.y0 for shape in figure.layout.shapes]
     assert lines[-2:] == [1.0, pytest.approx(auto)], "plain and auto"
     pixels = FIRST / (axis.range[1] - axis.range[0])
@@ -220,7 +220,7 @@ def test_no_grid_line_of_a_sweep_is_beside_a_level_line(auto: float) -> None:
 
 
 def titles(figure: Any) -> dict[str, str]:
-    """The title above each chart of a column, with its key."""
+    """The title above a chart, with its key."""
     notes = [note for note in figure.layout.annotations if note.yref == "paper" and note.text.startswith("<b")]
     return {words(note): note.text.partition("<br>")[2] for note in notes}
 
@@ -230,13 +230,15 @@ def test_each_chart_of_a_sweep_names_its_axes(with_costs: bool) -> None:
     """Above it stands what it shows, with its unit, and below it that the axis is the draft length."""
     ran = [trial(0, BASELINE, plain(1.0)), *([trial(0, LOOP, loop(1.0))] if with_costs else [])]
     ran.append(trial(0, LaneConfig("speculative", 4), drafting(4, (3,), 0.1, 1.0)))
-    figure = sweep_figure(sweep_rows(summarise(ran), one_pass=False), None, 16, one_pass=False)
-    axes = [figure.layout[name] for name in figure.layout if name.startswith("xaxis")]
-    assert len(axes) == len(titles(figure)) == (4 if with_costs else 3)
-    assert all(axis.title.text == ALONG and axis.showticklabels for axis in axes)
-    # No chart reaches into the title of the next one.
-    heights = sorted(axis.domain for name in figure.layout if name.startswith("yaxis") if (axis := figure.layout[name]))
-    assert all((above[0] - below[1]) * figure.layout.height >= 3 * LINE for below, above in pairwise(heights))
+    rows = sweep_rows(summarise(ran), one_pass=False)
+    small = small_figures(rows, 16, one_pass=False)
+    assert len(small) == (3 if with_costs else 2)
+    for figure in (sweep_figure(rows, None, 16), *small):
+        assert len(titles(figure)) == 1 and figure.layout.xaxis.title.text.startswith(SHORT)
+        # Its title and its key are above the axes' rectangle, and the axis is below it.
+        (key,) = titles(figure).values()
+        assert figure.layout.margin.t >= LINE * (2 + key.count("<br>")) and figure.layout.margin.b >= 2 * LINE
+    assert not small_figures(rows[:-1], 16, one_pass=False), "nothing was drafted"
 
 
 @pytest.mark.parametrize("one_pass", [False, True])
@@ -248,14 +250,17 @@ def test_a_sweep_shows_what_a_round_costs_at_each_length(one_pass: bool) -> None
         lane = drafting(gamma, (gamma,), guess, 0.9 + 0.09 * gamma, text=tuple(range(1 + 40 * (gamma + 1))))
         lanes.append((LaneConfig("speculative", gamma), lane))
     rows = sweep_rows(summarise([trial(0, config, events) for config, events in lanes]), one_pass)
-    figure = sweep_figure(rows, None, 7, one_pass)
-    check, draft = (line for line in figure.data if line.yaxis == "y4")
+    figure = small_figures(rows, 7, one_pass)[-1]
+    check, draft = figure.data
     assert check.x == draft.x == (1, 4, 7)
     assert check.y == pytest.approx([1.1, 1.4, 1.7], rel=0.02)
     assert draft.y == pytest.approx([0.4] * 3 if one_pass else [0.2, 0.8, 1.4], rel=0.03)
     assert check.marker.symbol != draft.marker.symbol
     (key,) = (text for name, text in titles(figure).items() if "Cost" in name)
-    assert ("draft, 1 pass<" if one_pass else "draft<") in key
+    assert "(v)" in key and ("a draft is one pass" in key) is one_pass
+    assert [words(note) for note in figure.layout.annotations[:2]] == ["checking", "drafting"], (
+        "at the ends of the lines"
+    )
     assert figure.layout.xaxis.range[1] == 7.5
     for row, passes in zip(rows[1:], (1, 1, 1) if one_pass else (1, 4, 7), strict=True):
         j = row.judgement
@@ -264,8 +269,8 @@ def test_a_sweep_shows_what_a_round_costs_at_each_length(one_pass: bool) -> None
 
 def test_without_our_loop_a_sweep_shows_no_cost_of_a_round() -> None:
     ran = [trial(0, BASELINE, plain(1.0)), trial(0, LaneConfig("speculative", 4), drafting(4, (3,), 0.1, 1.0))]
-    figure = sweep_figure(sweep_rows(summarise(ran), one_pass=False), None, 16, one_pass=False)
-    assert not [line for line in figure.data if line.yaxis == "y4"]
+    small = small_figures(sweep_rows(summarise(ran), one_pass=False), 16, one_pass=False)
+    assert [name for figure in small for name in titles(figure) if "Cost" in name] == [] and len(small) == 2
 
 
 @pytest.mark.parametrize("places", [[], [5], [5, 5, 5], [1, 2, 90, 91], [99, 0, 100], list(range(40))])
