@@ -20,7 +20,7 @@ from specdec.report.benchmark import gains_table
 from specdec.report.cost_map import FREE, Point
 from specdec.report.sweep import sweep_rows
 from specdec.ui.assets import ASSETS
-from specdec.ui.charts.benchmark import MOST_ROWS, benchmark_figure
+from specdec.ui.charts.benchmark import LEVEL, MOST_ROWS, PHONE, benchmark_figure
 from specdec.ui.charts.cost_map import LOSES, MOST_LABELS, PAYS, PLOT, map_figure
 from specdec.ui.charts.figures import COLOURS, LINE
 from specdec.ui.charts.labels import apart, levels, shown
@@ -30,7 +30,7 @@ from specdec.ui.charts.temperature import temperature_figure
 
 
 def test_a_lane_has_one_mark_with_its_spread_and_one_label_in_a_benchmark() -> None:
-    """A lane keeps its mark whatever lanes are beside it. A lane without its own mark has a star."""
+    """A lane keeps its mark whatever lanes are beside it. The draft lengths of a lane differ by shape."""
     lookup, configs = LaneConfig("prompt-lookup", 4), (LOOP, *(LaneConfig("speculative", gamma) for gamma in (3, 5)))
     trials = [trial(run, BASELINE, plain(2.0)) for run in range(3)]
     trials += [trial(run, config, loop(1.0 + run / 10)) for config in (lookup, *configs) for run in range(3)]
@@ -40,12 +40,13 @@ def test_a_lane_has_one_mark_with_its_spread_and_one_label_in_a_benchmark() -> N
         "Prompt lookup, γ 4": ("triangle-up", COLOURS["teal"]),
         "Our loop, no draft": ("square", COLOURS["grey"]),
         "Speculative, γ 3": ("star", COLOURS["blue"]),
-        "Speculative, γ 5": ("star", COLOURS["blue"]),
+        "Speculative, γ 5": ("diamond", COLOURS["blue"]),
     }
     heights = [mark.y[0] for mark in marks]
     assert heights == sorted(set(heights)) and len(heights) == 4
-    names = [note.text for note in figure.layout.annotations if "\u03b3" in note.text or "loop" in note.text]
-    assert names == [f"<b>{mark.name}</b>" for mark in marks]
+    names = [re.sub("<br>|<.?b>|\u00a0+$", " ", name) for name in figure.layout.yaxis.ticktext]
+    assert [" ".join(name.split()) for name in names] == [mark.name for mark in marks], "left of the axis"
+    assert list(figure.layout.yaxis.tickvals) == heights
     assert all(2 / 1.1 == pytest.approx(mark.x[0]) for mark in marks)
     spread = marks[0].error_x
     assert marks[0].x[0] - spread.arrayminus[0] == pytest.approx(2 / 1.2)
@@ -123,9 +124,9 @@ def in_categories(gains: dict[str, dict[LaneConfig, float]]) -> list[Trial]:
 
 
 def marks_of(figure: Any) -> dict[str, tuple[str, float, float]]:
-    """The number beside each mark of a category and its place, by what a pointer on it shows."""
+    """The figure beside each mark of a category and its place, by what a pointer on it shows."""
     return {
-        told: (text.strip(), x, y)
+        told: (re.sub("<.?b>", "", text).strip(), x, y)
         for dots in figure.data
         if dots.customdata is not None
         for told, text, x, y in zip(dots.customdata, dots.text, dots.x, dots.y, strict=True)
@@ -133,16 +134,17 @@ def marks_of(figure: Any) -> dict[str, tuple[str, float, float]]:
 
 
 def test_each_category_of_a_benchmark_has_a_named_row_with_a_mark_for_each_lane() -> None:
-    """The row names the fastest lane, and the table gives the same figures with the same digits."""
+    """The fastest mark has its figure, and the table gives the same figures with the same digits."""
     found = {"<b>all": {LOOP: 2.0, SPECULATIVE: 4.04}, "x" * 25: {LOOP: 1.0, SPECULATIVE: 0.5}}
     figure, rows = benchmark_figure(in_categories(found)), by_category(in_categories(found))
     marks = marks_of(figure)
-    assert [number for number, *_ in marks.values()] == ["0", "0", "5", "5"]
+    assert [number for number, *_ in marks.values()] == ["", "1.00x", "4.0x", ""], "the figure of the fastest"
     assert marks["&lt;b&gt;all, Speculative, γ 5: 4.0x"][1] == pytest.approx(4.04)
     assert len({y for *_, y in marks.values()}) == 2, "one line for each category"
-    notes = [note.text.replace("\u00a0", " ") for note in figure.layout.annotations]
-    assert "<b>&lt;b&gt;all</b>   fastest: γ 5, 4.0x" in notes
-    assert f"<b>{'x' * 23}…</b>   fastest: no draft, 1.00x" in notes
+    names = [re.sub("<br>|<b>|</b>|\u00a0", "", name) for name in figure.layout.yaxis.ticktext]
+    assert names[2:] == ["&lt;b&gt;all", "x" * 15 + "x" * 10], "left of the axis"
+    assert [line.name for line in figure.data if line.customdata is not None] == ["no draft", "γ\u00a05"]
+    assert figure.layout.showlegend
     table = gains_table(rows)
     assert table is not None and table.columns == ["Category", "no draft", "γ\u00a05"]
     assert table.rows == [["<b>all", "2.0x", "4.0x"], ["x" * 25, "1.00x", "0.50x"]]
@@ -151,14 +153,15 @@ def test_each_category_of_a_benchmark_has_a_named_row_with_a_mark_for_each_lane(
 
 
 def test_the_line_of_plain_generate_goes_through_all_rows_of_a_benchmark() -> None:
-    """It has its name at the top, and names of categories are beside it."""
+    """It has its name at the top, and goes through no word of the legend."""
     figure = benchmark_figure(in_categories({"a": {LOOP: 2.0, SPECULATIVE: 6.0}, "b": {LOOP: 3.0, SPECULATIVE: 7.0}}))
-    (line,) = (shape for shape in figure.layout.shapes if shape.x0 == shape.x1 == 1)
-    assert sorted((line.y0, line.y1)) == sorted(figure.layout.yaxis.range)
-    notes = {words(note): note for note in figure.layout.annotations if note.xref != "paper"}
-    assert notes["plain generate, 1x"].y == min(note.y for note in notes.values())
-    beside = [note for text, note in notes.items() if "fastest" in text or "plain" in text]
-    assert len(beside) == 3 and all(note.x == 1 and note.xanchor == "left" and note.xshift > 0 for note in beside)
+    lines = [(shape.y0, shape.y1) for shape in figure.layout.shapes if shape.x0 == shape.x1 == 1]
+    whole, rows = figure.layout.yaxis.range[0], figure.layout.yaxis.tickvals
+    assert all(any(start < row < end for start, end in lines) for row in rows) and len(rows) == 4
+    legend = (1 - figure.layout.legend.y) * whole
+    assert not any(start < legend < end for start, end in lines)
+    (name,) = (note for note in figure.layout.annotations if words(note) == "plain generate, 1x")
+    assert name.y < rows[0] and name.x == 1 and name.xanchor == "left" and name.xshift > 0
 
 
 def test_a_benchmark_of_very_many_categories_is_drawn_with_the_first_of_them() -> None:
@@ -169,17 +172,19 @@ def test_a_benchmark_of_very_many_categories_is_drawn_with_the_first_of_them() -
 
 
 def test_no_mark_of_a_category_is_over_another_one_nor_over_the_next_row() -> None:
-    """Also on a phone, where the axis has about 290 pixels."""
+    """Also on a phone, whose axis is short."""
     close = {LaneConfig("speculative", gamma): 2.0 + 0.01 * at for at, gamma in enumerate((3, 12, "auto"))}
     figure = benchmark_figure(in_categories({"a": close, "b": close | {LOOP: 1.0}}))
-    pixels = 290 / figure.layout.xaxis.range[1]
-    boxes = [(x * pixels - 6, x * pixels + 12 + 8 * len(number), y) for number, x, y in marks_of(figure).values()]
+    pixels = PHONE / figure.layout.xaxis.range[1]
+    boxes = [(x * pixels - 6, x * pixels + 6 + 8 * len(number), y) for number, x, y in marks_of(figure).values()]
     assert len(boxes) == 7
     for number, (left, right, y) in enumerate(boxes):
         for start, end, other in boxes[number + 1 :]:
-            assert abs(y - other) >= 19 or right <= start or end <= left
-    names = sorted(note.y for note in figure.layout.annotations if "fastest" in note.text)
-    assert max(y for _, _, y in boxes if y < names[1]) + 10 <= names[1]
+            assert abs(y - other) >= LEVEL or right <= start or end <= left
+    (edge,) = {
+        shape.y0 for shape in figure.layout.shapes if shape.y0 == shape.y1 and shape.y0 > min(y for *_, y in boxes)
+    }
+    assert all(abs(edge - y) > 10 for *_, y in boxes)
 
 
 def words(note: Any) -> str:
@@ -319,10 +324,12 @@ def test_the_map_shows_lines_region_and_points() -> None:
     assert region.fill == "tonexty" and paper.line.dash and tuple(dots.marker.symbol) == ("star", "star-open")
     assert paper.x[-1] * 100 == pytest.approx(paper.y[-1]) and line.y[0] > paper.y[0]
     notes = [note.text for note in figure.layout.annotations]
-    assert [shape.name for shape in figure.data if shape.showlegend is not False] == [
-        "break-even, v = 1.30 (measured)", "break-even, v = 1", SPECULATIVE.label, LOSES,
-    ]  # fmt: skip
-    assert "<i>speculation pays</i>" in notes and any("break-even,<br>v = 1" in note for note in notes)
+    assert [shape.name for shape in figure.data if shape.showlegend is not False] == [SPECULATIVE.label, LOSES]
+    assert "<i>speculation pays</i>" in notes
+    assert [n for n in map(words, figure.layout.annotations) if "even" in n] == [
+        "break-even,v = 1.30",
+        "break-even,v = 1",
+    ]
     loss = next(note for note in figure.layout.annotations if "not pay" in note.text)
     assert paper.y[-1] < loss.y < line.y[-1], "below the line that bounds the region, not below the papers'"
     assert "a" in notes and "&lt;b&gt;" in notes
@@ -334,7 +341,21 @@ def test_the_map_shows_lines_region_and_points() -> None:
 def test_without_a_v_above_1_the_map_has_one_line(growth: dict[int, float]) -> None:
     """Also where the measured v says that no length pays."""
     figure = map_figure([Point("a", SPECULATIVE, 0.1, 0.8, 2.0)], growth)
-    assert len(figure.data) == 4 and figure.data[0].name == "break-even, v = 1"
+    assert len(figure.data) == 4
+    assert [name for name in map(words, figure.layout.annotations) if "even" in name] == ["break-even,v = 1"]
+
+
+def test_the_map_shows_the_costs_of_its_points_and_the_line() -> None:
+    """The axis is narrow where the points are, and begins at 0 where the line would be out of view."""
+    points = [Point(name, SPECULATIVE, c, alpha, 2.0) for name, c, alpha in (("a", 0.06, 0.8), ("b", 0.075, 0.17))]
+    figure = map_figure(points, {3: 1.1})
+    low, most = figure.layout.xaxis.range
+    assert 0.02 < low < 0.05 and 0.08 < most < 0.12
+    assert max(figure.data[0].x) == pytest.approx(most) and any(low < c < most for c in figure.data[0].x)
+    loss = next(note for note in figure.layout.annotations if "not pay" in note.text)
+    assert "<br>" in loss.text, "on a phone one line would be over the point below the line"
+    dear = map_figure([Point("a", SPECULATIVE, 2.0, 0.8, 0.5)], dict.fromkeys(FREE, 1.5))
+    assert dear.layout.xaxis.range[0] <= 0
 
 
 def test_a_map_without_a_loss_says_nothing_of_hollow_points() -> None:
@@ -346,9 +367,9 @@ def test_block_drafters_have_a_line_of_their_own() -> None:
     """Among others it is a further one; alone it is the line, which is lower, because a longer draft costs no more."""
     chain, block = (Point("a", SPECULATIVE, 0.3, 0.8, 2.0, one_pass) for one_pass in (False, True))
     alone, both, usual = (map_figure(points, {2: 1.1, 8: 1.6}) for points in ([block], [chain, block], [chain]))
-    names = [line.name for line in both.data if line.showlegend is not False]
-    assert names[:2] == ["break-even, v = 1.10 to 1.60 (measured)", "break-even, v = 1"]
-    assert names[2] == "break-even, v = 1, one pass a draft" and names[2] not in [line.name for line in alone.data]
+    names = [name for name in map(words, both.layout.annotations) if "even" in name]
+    assert names == ["break-even,v 1.101.60", "break-even,v = 1", "break-even,one pass"]
+    assert names[2] not in map(words, alone.layout.annotations)
     below = zip(alone.data[0].y, usual.data[0].y, strict=False)
     assert all(one < other or not at for at, (one, other) in enumerate(below))
 
