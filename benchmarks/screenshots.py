@@ -153,9 +153,9 @@ def readme(browser, address: str, folder: Path) -> None:
 def best_gamma(page, folder: Path) -> None:
     """The recorded sweep, which is that of an idle machine whenever the picture is taken."""
     page.click('button[role=tab]:has-text("Best gamma")')
-    page.wait_for_selector("#sd-gamma-plot .main-svg")
+    page.wait_for_selector("#sd-gamma-plot-3 .main-svg")
     page.wait_for_timeout(500)
-    boxes = [page.locator(name).bounding_box() for name in ("#sd-gamma-verdict", "#sd-gamma-plot")]
+    boxes = [page.locator(name).bounding_box() for name in ("#sd-gamma-verdict", "#sd-gamma-plot-3")]
     top, bottom = boxes[0]["y"], boxes[1]["y"] + boxes[1]["height"]
     scrolled = page.evaluate("window.scrollY")
     clip = {"x": boxes[0]["x"] - 20, "y": top + scrolled, "width": boxes[0]["width"] + 40, "height": bottom - top}

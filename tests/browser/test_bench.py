@@ -43,7 +43,7 @@ def test_the_form_chooses_prompts_and_how_they_are_sampled(page, tmp_path):
     assert found["chosen"] == {"name": "turns.jsonl", "first": 1, "chat": False} and found["machine"]["cpu"]
     page.wait_for_selector("#sd-bench-map .main-svg")
     shown = page.locator("#sd-bench-map text").all_text_contents()
-    for words in ("Cost coefficient c (draft pass / target pass)", "Acceptance α (% of tested guesses)", "a", "b"):
+    for words in ("Time of a draft pass, in target passes (c)", "Guesses kept, of those tested (%, α)", "a", "b"):
         assert words in shown, shown
     assert "Where speculation pays" in page.locator("#sd-tabs").inner_text()
     give(page, "earlier", save(page, "benchmark.results.jsonl", tmp_path))

@@ -233,7 +233,7 @@ def test_a_benchmark_runs_a_chosen_set_and_goes_on_from_its_results(page, tmp_pa
     assert [row.split("\t")[0] for row in found] == ['<b>"a"</b>'] * 3 + ["1"] * 3 + ["all"] * 3
     assert "6 calls measured" in page.locator("#sd-bench-verdict").text_content()
     page.wait_for_selector("#sd-bench-plot .main-svg")
-    named = page.locator("#sd-bench-plot .annotation text").all_text_contents()
+    named = page.locator("#sd-bench-plot .ytick text").all_text_contents()
     lanes = [name for name in named if name.startswith(("Our loop", "Speculative"))]
     assert any('<b>"a"</b>' in name for name in named), "the name of a category is no markup"
     assert len(lanes) == 2 and lanes[1].startswith("Speculative")
