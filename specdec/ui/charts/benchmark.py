@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import ceil
+from re import sub
 from statistics import median_low
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ ROOM = 10  # pixels of a row above and below its name
 TITLE, KEYS, FIRST, LEVEL, REST = 2 * LINE + 16, LINE + 2, 22, 18, 22
 PHONE = 210  # pixels of the axis on a phone, where marks are closest
 MARK = 15  # pixels of a mark, with a little room beside it
-ENTRY = 92  # pixels of an entry of the legend, on average
+SIGN = 44  # pixels of an entry of the legend without its words
 LETTER = 7.5  # pixels of a letter, on average
 KEY = "mark: median run, bar: lowest to highest run"
 # The draft lengths of a lane differ by shape, those of a lane with a mark of its own by filling.
@@ -66,7 +67,8 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     names = [_name(lane.lane_config.label) for lane in lanes]
     tops = list(accumulate((2 * ROOM + LINE * len(lines) for lines in names), initial=TOP))
     keys = tops[-1] + TITLE  # where the legend begins
-    start = keys + KEYS * ceil(ENTRY * len(lanes) / PHONE) if rows else tops[-1]
+    entry = ceil(LETTER * max((len(short_name(lane.lane_config)) for lane in lanes), default=0))
+    start = keys + KEYS * ceil(len(lanes) / max(1, PHONE // (entry + SIGN))) if rows else tops[-1]
     ends = list(accumulate((row.height for row in rows), initial=start))
     whole = ends[-1]
     figure = go.Figure()
@@ -83,7 +85,8 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     texts += ["<br>".join(f"<b>{line}</b>{NEAR}" for line in shown(row.category).split("<br>")) for row in rows]
     figure.update_yaxes(range=[whole, 0], tickvals=middles, ticktext=texts, showgrid=False)
     _add_beside_plain(figure, "plain generate, 1x", most)
-    figure = from_above(figure, whole, legend=0, lines=3, right=30)
+    left = ceil(LETTER * max((len(line) for text in texts for line in _words(text).split("<br>")), default=0))
+    figure = from_above(figure, whole, legend=0, lines=3, right=30).update_layout(margin_l=left)
     add_title(figure, "Speed-up over plain generate (times)", KEY, 1, LINE + 8)
     if rows:
         _add_lower_axis(figure)
@@ -91,7 +94,9 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
         title = '<b style="color: var(--sd-ink)">In each category of prompts</b>'
         add_title(figure, "", f"{title}<br>{first}median run, with the figure of the fastest", 1 - keys / whole, 0)
         legend = {"orientation": "h", "x": 0, "y": 1 - keys / whole, "yref": "paper", "yanchor": "top"}
-        figure.update_layout(showlegend=True, legend=legend | {"entrywidth": ENTRY - 32})
+        figure.update_layout(showlegend=True, legend=legend | {"entrywidth": entry})
+    # Titles begin above the names, because on a phone the axis is too short for them.
+    figure.update_annotations({"xshift": -left}, {"xref": "paper"})
     return figure.update_layout(hovermode="closest")
 
 
@@ -106,6 +111,11 @@ def _signs(configs: Sequence[LaneConfig]) -> dict[LaneConfig, str]:
         found[config] = f"{shapes[number % len(shapes)]}{filling}"
         seen[config.lane] += not (config.row.sign and config.lane == LOOP.lane)  # our loop alone has a mark of its own
     return found
+
+
+def _words(text: str) -> str:
+    """A name without its style."""
+    return sub("</?b>", "", text)
 
 
 def _name(label: str) -> list[str]:

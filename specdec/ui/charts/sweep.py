@@ -98,15 +98,15 @@ def _add_gains(
     y = [median_low(found) for found in gains]
     if predicted:
         # Hollow, and wider than the points, so that both are seen where they are at one place.
-        mark = {"symbol": "diamond-open", "size": 9, "color": GREY, "line": {"width": 1.25}}
+        mark = {"symbol": "diamond-open", "size": 10, "color": GREY, "line": {"width": 1.25}}
         figure.add_scatter(
             x=[gamma for gamma, _ in predicted], y=[value for _, value in predicted], mode="markers", marker=mark,
             cliponaxis=False,
         )  # fmt: skip
     figure.add_scatter(
         x=[gamma for gamma, _ in fixed], y=y, mode="lines+markers", line={"color": BLUE, "width": 2},
-        marker={"size": 6}, cliponaxis=False,
-        error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": BLUE} | bars(gains, y),
+        marker={"size": 7}, cliponaxis=False,
+        error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 5, "color": BLUE} | bars(gains, y),
     )  # fmt: skip
     levels = [("plain", 1.0, GREY, 2, "8px,3px")]
     auto = next((row.summary.gain for row in rows if row.gamma == "auto"), None)
