@@ -191,7 +191,7 @@ def test_the_shares_of_the_headline_are_of_one_run_and_make_its_figure() -> None
         "(median of 3 runs, 2.9\u20133.1x): 2.00x from our loop, times 1.50x from speculation."
     )
     (note,) = (note.text for note in unlike.notes if note.kind == "shares")
-    assert "the median run at \u03b3 4;" in note and note.endswith("its own median run (1.76x).")
+    assert "of one run;" in note and note.endswith("its own median run (1.76x).")
     alike = judged([*base, *runs_of(*LOOP, 1.5, 1.5, 1.5), *runs_of("speculative", 4, 1.0, 1.01, 0.99)])
     assert not [note for note in alike.notes if note.kind == "shares"]
     assert "(median of 3 runs, all alike): " in alike.headline and "3.0x" not in alike.headline

@@ -45,7 +45,7 @@ from specdec.ui.tabs.results_io import Opening, kept_results
 
 LEDE = (
     "Compares methods over many prompts. Speed-up is plain generate's time per token, divided by that of the method, "
-    "after the first token. It is taken over all prompts of a run, and the median run counts."
+    "after the first token, over all prompts of the median run."
 )
 KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
 RESULTS = "benchmark.results.jsonl"

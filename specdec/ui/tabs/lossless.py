@@ -47,7 +47,7 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.tabs.measurement import CHART_EVERY, Buttons, Values, settings_fold
 from specdec.ui.tabs.results_io import Kept, Opening
 
-LEDE = "When text is drawn by chance, does speculation change how often each text comes? Draw many and compare."
+LEDE = "Does speculation change how often each text is drawn? Draw many and compare."
 METHOD = (
     "Every race compares greedy text token for token. With sampling, the distribution must stay the same. So this test "
     "draws many short continuations of one prompt with plain generate and with the lane to test, and compares the two "
