@@ -22,7 +22,8 @@ class Summary:
     runs     the number of the run of each of ``sides``
     rates    tokens per second after the first token, for each run
     same     how many trials wrote the baseline's text, of the ``compared`` ones that have a baseline
-    shown    the number of the run whose figures are shown; None for the one with the median speed-up
+    shown    the number of the run whose figures are shown; None for the one with the median speed-up. Our loop without
+             a draft shows the run that the fastest draft length shows, because it has a share in that figure.
     """
 
     lane: str
@@ -46,8 +47,8 @@ class Summary:
 
     @property
     def gain(self) -> float | None:
-        """The median speed-up over the runs."""
-        return median_low(self.gains) if self.gains else None
+        """The speed-up of the run that is shown."""
+        return self.median_run.gain if self.median_run else None
 
     @property
     def lane_config(self) -> LaneConfig:
@@ -60,18 +61,29 @@ class Summary:
             return self.sides[self.runs.index(self.shown)]
         return median_run(self.sides) if self.sides else None
 
+    @property
+    def shown_run(self) -> int | None:
+        """The number of that run."""
+        return None if self.median_run is None else self.runs[self.sides.index(self.median_run)]
+
     def figure(self, name: str) -> float | None:
         """One of the lane's figures in the median run, by its name in ``Metrics``."""
         return getattr(self.median_run.lane, name) if self.median_run else None
 
 
 def summarise(trials: Iterable[Trial], baseline: LaneConfig = BASELINE) -> list[Summary]:
-    """A summary for each config, of the ``comparable`` trials."""
+    """A summary for each config, of the ``comparable`` trials.
+
+    That of our loop without a draft shows the run of the fastest draft length.
+    """
     by_config: dict[LaneConfig, list[Trial]] = defaultdict(list)
     for trial in comparable(trials):
         by_config[trial.lane_config].append(trial)
     base, loop = ({(t.run, t.prompt): t for t in by_config.get(config, ())} for config in (baseline, LOOP))
-    return [_summary(by_config[config], base, loop) for config in sorted(by_config, key=_place)]
+    found = [_summary(by_config[config], base, loop) for config in sorted(by_config, key=_place)]
+    best = fastest([each for each in found if each.lane_config != LOOP])
+    run = best.shown_run if best else None
+    return [replace(each, shown=run) if each.lane_config == LOOP else each for each in found]
 
 
 def comparable(trials: Iterable[Trial]) -> list[Trial]:
@@ -194,7 +206,9 @@ def summary_rows(trials: Sequence[Trial], shown: int | None = None) -> list[dict
     if len(categories) > 1:
         groups.append(("all", list(trials)))
     greedy = all(trial.greedy for trial in trials)
-    summaries = ((category, replace(each, shown=shown)) for category, found in groups for each in summarise(found))
+    summaries = ((category, each) for category, found in groups for each in summarise(found))
+    if shown is not None:
+        summaries = ((category, replace(each, shown=shown)) for category, each in summaries)
     return [_row(category, summary, greedy) for category, summary in summaries]
 
 

@@ -129,8 +129,6 @@ DOUBTS = {
 # Notes of a sweep or a benchmark, below the judge's headline.
 NONE_PAYS = "No draft length pays."
 LOOP_TOO = " Our loop without a draft: {times}."  # the end of the headline of a figure that is noise
-# Each row of a table has a median run of its own, so the loop's row may have another figure than its share.
-OF_ONE_RUN = "Both shares are of one run; the row of our loop is of its own median run ({times})."
 AT, IN_MEDIAN_RUN = "At", "In the median run at"  # the first words of the terms of a gain
 ONE_LENGTH = "draft length \u03b3 {gamma}"  # a ``subject``, and this one of several lengths:
 FASTEST = "the fastest draft length (\u03b3 {gamma}, of \u03b3 {lengths})"

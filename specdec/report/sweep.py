@@ -26,7 +26,7 @@ from specdec.report.why import why_paragraph
 
 COLUMNS = ("\u03b3", "speed-up", "acceptance", "tokens per pass", "gain over \u03b3 0", "predicted", "c", "v")
 CAPTION = "Each row shows its median run, and the lowest to highest speed-up over {plain} in brackets"
-OWN_LOOP = ". Gain over \u03b3 0: over that of the same run"
+OWN_LOOP = ". \u03b3 0: the run of the headline. Gain over \u03b3 0: over that of the same run"
 CHECKED = range(1, 9)  # the draft lengths for the error of the closed form
 
 
@@ -152,7 +152,7 @@ def overall(
         subject = sentences.FASTEST.format(gamma=found.gamma, lengths=sentences.lengths(lengths))
     said = [sentences.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []
     loop = next((s for s in summaries if s.lane_config == LOOP and s.gains), None)
-    # Shares of one run are noise where the gain is; the loop's median is less so.
+    # The shares are noise where the gain is; our loop's speed-up may not be.
     aside = found.kind in NOISE and found.runs > 1 and not found.lost and loop is not None
     told = sentences.headline(replace(found, engine=None) if aside else found, subject, **counted)
     if aside and loop is not None:
@@ -167,22 +167,12 @@ def overall(
     below, calls = (
         [
             *sentences.notes(found),
-            *([] if aside else _of_one_run(found, loop)),
             Note("terms", why_paragraph(found, at)),
         ],
         Note("calls", measured.format(**counted)),
     )
     below.insert(0 if partial else len(below), calls)  # what is missing is the first doubt
     return Overall(found, " ".join(filter(None, said)), [note for note in below if note.text])
-
-
-def _of_one_run(found: Judgement, loop: Summary | None) -> list[Note]:
-    """A note where our loop's own row has another figure than its share of the gain."""
-    if loop is None or loop.gain is None or found.engine is None:
-        return []
-    if numbers.factor(loop.gain) == numbers.factor(found.engine):
-        return []
-    return [Note("shares", sentences.fill(sentences.OF_ONE_RUN, found, times=numbers.speedups([loop.gain])))]
 
 
 def _percent(share: Share) -> str:
