@@ -282,7 +282,7 @@ DECODED = """async (data) => {
   return {
     size: [image.width, image.height],
     paper: at(20, 300),
-    bars: [303, 339, 375, 411].map(bar), // the upper edge of the passes, above the letters beside them
+    bars: [285, 321, 357, 393].map(bar), // the upper edge of the passes, above the letters beside them
     factor: count(50, 50, 250, 120),
     sentence: count(440, 60, 700, 120),
     figures: count(50, 210, 1000, 60),

@@ -12,7 +12,7 @@ const PROMPT = 200; // characters of the prompt that are looked at; it has one l
 const LEFT = 56;
 const RIGHT = WIDTH - LEFT;
 const BAR = { left: 280, right: 1040, height: 22 }; // of a lane; its seconds are to the right of it
-const [LANES_TOP, NEXT] = [276, 36]; // pixels: the first lane, and from one to the next
+const [LANES_TOP, NEXT] = [284, 36]; // pixels: the first lane, and from one to the next
 const OURS = "speculative";
 // The colours of the page in light, by the names of its style.
 export const COLOURS = {
@@ -139,8 +139,8 @@ function drawFigures({ figures }, write) {
   const wide = (RIGHT - LEFT) / 4;
   figures.forEach(([value, label], at) => {
     const x = LEFT + at * wide;
-    write(value, x, 228, 38, { weight: 700, width: wide - 24 });
-    write(label, x, 258, SMALL, { colour: MUTED, width: wide - 24 });
+    write(value, x, 216, 38, { weight: 700, width: wide - 24 });
+    write(label, x, 246, SMALL, { colour: MUTED, width: wide - 24 });
   });
 }
 
