@@ -368,6 +368,7 @@ export class RoundCard {
         [cell.dataset.label] = this.#wordsOf(column);
         const last = column === COLUMNS.length - 1;
         const shown = el("span", last ? `sd-token ${status}` : "", values[column]);
+        if (column === GUESS && status === "rejected") shown.classList.add("sd-struck");
         if (column === GUESS && round.draft[place].token_id === null) {
           shown.title = UNTOLD_WORDS;
           shown.classList.add("untold");
