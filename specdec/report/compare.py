@@ -126,7 +126,7 @@ def comparison_cells(row: ComparisonRow) -> list[str]:
         row.pair,
         row.machine,
         found.lane_config.label,
-        "1" if plain else numbers.speedups(found.gains),
+        "1" if plain else numbers.speedups(found.gains, found.gain),
         numbers.ends(found.rates, numbers.rate)
         if plain
         else numbers.spread(found.rates, numbers.rate, found.figure("tokens_per_second")),

@@ -57,10 +57,13 @@ def times(factors: Sequence[float], middle: float | None = None) -> str:
     return _times(factors, "{:.2f}".format, middle)
 
 
-def speedups(factors: Sequence[float]) -> str:
+def speedups(factors: Sequence[float], middle: float | None = None) -> str:
     """The same with the digits of a headline, for a table that stands below one."""
-    digits = digits_of(median_low(factors)) if factors else 0
-    return _times(factors, lambda value: number(value, digits))
+    if not factors:
+        return _times(factors, str)
+    shown = median_low(factors) if middle is None else middle
+    digits = digits_of(shown)
+    return _times(factors, lambda value: number(value, digits), shown)
 
 
 def _times(factors: Sequence[float], show: Callable[[float], str], middle: float | None = None) -> str:

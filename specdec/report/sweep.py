@@ -74,7 +74,7 @@ def sweep_cells(row: SweepRow, mark: bool) -> list[str]:
     figures = (found.speculation, found.predicted) if found.split else (None, None)
     return [
         f"{row.gamma} \u2190 fastest" if mark else str(row.gamma),
-        numbers.speedups(row.summary.gains),
+        numbers.speedups(row.summary.gains, row.summary.gain),
         "" if found.alpha is None else numbers.percent(found.alpha),
         numbers.number(found.tokens),
         *("" if value is None else numbers.times_or_none(value) for value in figures),
@@ -190,7 +190,7 @@ def _loop_faster(summaries: Sequence[Summary]) -> str:
     leader = fastest(summaries)
     if leader is None or leader.lane_config != LOOP or fastest(_drafting(summaries)) is None:
         return ""
-    return sentences.LOOP_FASTER.format(times=numbers.speedups(leader.gains))
+    return sentences.LOOP_FASTER.format(times=numbers.speedups(leader.gains, leader.gain))
 
 
 def _alike(summaries: Sequence[Summary]) -> str:

@@ -27,8 +27,18 @@ from specdec.report import sentences
 from specdec.report.benchmark import against_assisted, summary_cells
 from specdec.report.judge import LOSING, Advice, Doubt, Kind, Reason, judge
 from specdec.report.sentences import lengths, percent
-from specdec.report.sweep import Overall, _against, marked, overall, prediction_error, sweep_rows, theory_note
+from specdec.report.sweep import (
+    Overall,
+    _against,
+    marked,
+    overall,
+    prediction_error,
+    sweep_cells,
+    sweep_rows,
+    theory_note,
+)
 from specdec.report.why import why_figures, why_paragraph
+from specdec.ui.charts.benchmark import benchmark_figure
 
 
 def lane(tokens: int, passes: int, draft: float, verify: float, seconds: float, counts: tuple = (0, 0, 0)) -> Metrics:
@@ -184,14 +194,19 @@ def test_the_shares_of_the_headline_are_of_one_run_and_make_its_figure() -> None
 
     base = runs_of(*BASELINE, 3.0, 3.0, 3.0)
     drafted = runs_of("speculative", 4, 1.0, 1.05, 0.97)  # the first run is the median one
-    unlike = judged([*base, *runs_of(*LOOP, 1.5, 1.8, 1.7), *drafted])
+    shown = [*base, *runs_of(*LOOP, 1.5, 1.8, 1.7), *drafted]
+    unlike = judged(shown)
     engine, speculation = (float(share["value"].removesuffix("x")) for share in unlike.shares)
     assert (engine, speculation) == (2.0, 1.5) and unlike.factor == "3.0x"
     assert unlike.headline.endswith(
         "(median of 3 runs, 2.9\u20133.1x): 2.00x from our loop, times 1.50x from speculation."
     )
-    loop = find(summarise([*base, *runs_of(*LOOP, 1.5, 1.8, 1.7), *drafted]), LOOP)
+    loop = find(summarise(shown), LOOP)
     assert loop is not None and loop.gain == max(loop.gains) == 2.0 and loop.shown_run == 0
+    (row,) = (each for each in sweep_rows(summarise(shown), False) if each.gamma == 0)
+    assert "2.0x (1.7\u20132.0)" in sweep_cells(row, False)
+    (mark,) = (each for each in benchmark_figure(shown).data if each.name == LOOP.label)
+    assert list(mark.x) == [2.0], "and so does the chart"
     alike = judged([*base, *runs_of(*LOOP, 1.5, 1.5, 1.5), *runs_of("speculative", 4, 1.0, 1.01, 0.99)])
     assert "(median of 3 runs, all alike): " in alike.headline and "3.0x" not in alike.headline
     assert not judged([*base, *drafted]).shares, "our loop did not run"

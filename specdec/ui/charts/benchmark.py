@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import ceil
 from re import sub
-from statistics import median_low
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
@@ -31,7 +30,7 @@ PHONE = 210  # pixels of the axis on a phone, where marks are closest
 MARK = 15  # pixels of a mark, with a little room beside it
 SIGN = 44  # pixels of an entry of the legend without its words
 LETTER = 7.5  # pixels of a letter, on average
-KEY = "mark: median run, bar: lowest to highest run"
+KEY = "mark: the run of the table below, bar: lowest to highest run"
 # The draft lengths of a lane differ by shape, those of a lane with a mark of its own by filling.
 SHAPES, FILLINGS = ("star", "diamond", "x", "pentagon", "hourglass"), ("", "-open", "-dot", "-open-dot")
 
@@ -146,17 +145,17 @@ def _row(category: str, gains: dict[LaneConfig, float], most: float) -> Row:
 
 def _add_lane(figure: go.Figure, lane: Summary, at: float, sign: str) -> None:
     """Add the mark of a lane with its bar, and its speed-up. ``at``: the middle of its row."""
-    config, gains, middle = lane.lane_config, lane.gains, median_low(lane.gains)
+    config, gains, shown = lane.lane_config, lane.gains, lane.gain or 0.0
     colour = COLOURS[config.row.colour]
     figure.add_scatter(
-        x=[middle], y=[at], name=config.label, mode="markers", showlegend=False,
+        x=[shown], y=[at], name=config.label, mode="markers", showlegend=False,
         marker={"color": colour, "size": 12, "symbol": sign},
         error_x={"type": "data", "symmetric": False, "thickness": 2, "width": 6, "color": colour}
-        | bars([gains], [middle]),
-        hovertemplate=f"{config.label}: {speedups(gains)}<extra></extra>",
+        | bars([gains], [shown]),
+        hovertemplate=f"{config.label}: {speedups(gains, shown)}<extra></extra>",
     )  # fmt: skip
     figure.add_scatter(
-        x=[max(gains)], y=[at], mode="text", text=[f"{NEAR}<b>{factor(middle)}x</b>"],  # as in the headline
+        x=[max(gains)], y=[at], mode="text", text=[f"{NEAR}<b>{factor(shown)}x</b>"],  # as in the headline
         textposition="middle right", hoverinfo="skip", showlegend=False, cliponaxis=False,
     )  # fmt: skip
 

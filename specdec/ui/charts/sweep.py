@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 from math import ceil, floor, log10
-from statistics import median_low
 from typing import Any
 
 import plotly.graph_objects as go
@@ -95,7 +94,7 @@ def _add_gains(
 ) -> None:
     """The first chart: the speed-up at each draft length, the predicted one, and the level lines of plain and auto."""
     gains = [row.summary.gains for _, row in fixed]
-    y = [median_low(found) for found in gains]
+    y = [row.summary.gain or 0.0 for _, row in fixed]
     if predicted:
         # Hollow, and wider than the points, so that both are seen where they are at one place.
         mark = {"symbol": "diamond-open", "size": 10, "color": GREY, "line": {"width": 1.25}}
