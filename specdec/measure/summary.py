@@ -207,9 +207,9 @@ def summary_rows(trials: Sequence[Trial], shown: int | None = None) -> list[dict
         groups.append(("all", list(trials)))
     greedy = all(trial.greedy for trial in trials)
     summaries = ((category, each) for category, found in groups for each in summarise(found))
-    if shown is not None:
-        summaries = ((category, replace(each, shown=shown)) for category, each in summaries)
-    return [_row(category, summary, greedy) for category, summary in summaries]
+    return [
+        _row(category, each if shown is None else replace(each, shown=shown), greedy) for category, each in summaries
+    ]
 
 
 def _row(category: str, summary: Summary, greedy: bool) -> dict[str, Any]:

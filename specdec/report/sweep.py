@@ -165,10 +165,7 @@ def overall(
     ]
     at = sentences.IN_MEDIAN_RUN if found.runs > 1 else sentences.AT
     below, calls = (
-        [
-            *sentences.notes(found),
-            Note("terms", why_paragraph(found, at)),
-        ],
+        [*sentences.notes(found), Note("terms", why_paragraph(found, at))],
         Note("calls", measured.format(**counted)),
     )
     below.insert(0 if partial else len(below), calls)  # what is missing is the first doubt

@@ -116,10 +116,9 @@ export class Texts {
   // Once the texts are complete, the boxes are as high as they need. A replay does not change that.
   #fit() {
     if (this.#fitted || !this.#race?.verdict) return;
-    const needed = [...this.#boxes.values()].map(({ ribbon, body }) =>
-      body ? ribbon.node.offsetHeight / lineOf(body) : 0,
-    );
-    this.boxes.classList.toggle("short", Math.max(...needed) < SHORT + 0.5);
+    const main = [...this.#boxes.values()].filter(({ body }) => body);
+    const short = main.every(({ ribbon, body }) => ribbon.node.offsetHeight / lineOf(body) < SHORT + 0.5);
+    this.boxes.classList.toggle("short", short);
     this.#fitted = true;
   }
 
