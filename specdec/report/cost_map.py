@@ -68,6 +68,15 @@ def measured_growth(trials: Sequence[Trial]) -> dict[int, float]:
     return {gamma: v for gamma, v in found.items() if isinstance(gamma, int) and v is not None}
 
 
+def line_growth(growth: Mapping[int, float]) -> Mapping[int, float]:
+    """The v of each draft length that the line takes: the measured ``growth``, or that of the papers.
+
+    It is the papers' where no measured v is larger than 1, and where with the measured ones no length could pay.
+    """
+    larger = any(round(v, 2) > 1 for v in growth.values())
+    return growth if larger and least_alpha(0.0, growth) is not None else FREE
+
+
 def break_even(growth: Mapping[int, float], most: float, one_pass: bool = False) -> list[tuple[float, float]]:
     """The line: acceptance rates over cost coefficients from 0 to ``most``. It ends where no draft length pays.
 

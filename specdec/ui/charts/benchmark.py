@@ -17,7 +17,7 @@ from specdec.measure.summary import Summary, find, summarise
 from specdec.report.benchmark import short_name
 from specdec.report.numbers import factor, speedups
 from specdec.ui.charts.figures import COLOURS, FAINT, GREY, LINE, NEAR, PAGE, add_title, bars, from_above, straight
-from specdec.ui.charts.labels import levels, shown, unbroken
+from specdec.ui.charts.labels import shown, unbroken
 
 MOST_ROWS = 24  # categories; a benchmark may have hundreds
 MOST_NAME = 24  # characters of a category's name where a pointer shows it
@@ -25,9 +25,8 @@ TOP = LINE + 6  # pixels above the first row, for the name of the line of plain 
 ROOM = 10  # pixels of a row above and below its name
 # Pixels of the title above the categories and of a line of their legend; from the top of a category to its first line
 # of marks, between two of these lines, and from the last one to the next row.
-TITLE, KEYS, FIRST, LEVEL, REST = 2 * LINE + 16, LINE + 2, 22, 18, 22
-PHONE = 210  # pixels of the axis on a phone, where marks are closest
-MARK = 15  # pixels of a mark, with a little room beside it
+TITLE, KEYS, FIRST, LEVEL, REST = 2 * LINE + 16, LINE + 2, 18, 15, 18
+PHONE = 210  # pixels of the axis on a phone
 SIGN = 44  # pixels of an entry of the legend without its words
 LETTER = 7.5  # pixels of a letter, on average
 KEY = "mark: the run of the table below, bar: lowest to highest run"
@@ -36,39 +35,35 @@ SHAPES, FILLINGS = ("star", "diamond", "x", "pentagon", "hourglass"), ("", "-ope
 
 
 class Row(NamedTuple):
-    """A category: its name, each lane's speed-up in it, and the line of the row in which that mark is."""
+    """A category: its name, and each lane's speed-up in it."""
 
     category: str
     gains: dict[LaneConfig, float]
-    lines: dict[LaneConfig, int]
-
-    @property
-    def height(self) -> int:
-        return FIRST + LEVEL * max(self.lines.values()) + REST
 
 
 def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     """A row for each lane at each draft length: its speed-up over all prompts, with a bar from lowest to highest run.
 
     Where there is more than one category of prompts, each has a row below with a mark for each lane, the median run,
-    and the figure of the fastest. A legend above them says which mark is which lane. Names are left of the axis; the
-    line of plain generate goes through all rows.
+    and the figure of the fastest. A lane's mark is in the same line of each row, so no mark is over another one. A
+    legend above them says which mark is which lane. Names are left of the axis; the line of plain generate goes
+    through all rows.
     """
     lanes = [s for s in summarise(trials) if s.gains and s.lane_config != BASELINE]
     groups = list(dict.fromkeys(trial.category for trial in trials))
-    found = [(c, _gains(lanes, [t for t in trials if t.category == c])) for c in groups[:MOST_ROWS] if len(groups) > 1]
-    found = [(category, gains) for category, gains in found if gains]
+    rows = [Row(c, _gains(lanes, [t for t in trials if t.category == c])) for c in groups[:MOST_ROWS]]
+    rows = [row for row in rows if row.gains] if len(groups) > 1 else []
     # Leaves room for a label right of the widest bar.
-    drawn = [*(gain for lane in lanes for gain in lane.gains), *(gain for _, gains in found for gain in gains.values())]
+    drawn = [*(gain for lane in lanes for gain in lane.gains), *(gain for row in rows for gain in row.gains.values())]
     most = 1.15 * max([1.0, *drawn])
-    rows = [_row(category, gains, most) for category, gains in found]
     signs = _signs([lane.lane_config for lane in lanes])
     names = [_name(lane.lane_config.label) for lane in lanes]
     tops = list(accumulate((2 * ROOM + LINE * len(lines) for lines in names), initial=TOP))
     keys = tops[-1] + TITLE  # where the legend begins
     entry = ceil(LETTER * max((len(short_name(lane.lane_config)) for lane in lanes), default=0))
     start = keys + KEYS * ceil(len(lanes) / max(1, PHONE // (entry + SIGN))) if rows else tops[-1]
-    ends = list(accumulate((row.height for row in rows), initial=start))
+    high = FIRST + LEVEL * (len(lanes) - 1) + REST  # a row
+    ends = list(range(start, start + high * len(rows) + 1, high))
     whole = ends[-1]
     figure = go.Figure()
     middles = [(one + other) / 2 for one, other in [*pairwise(tops), *pairwise(ends)]]
@@ -76,9 +71,10 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
         _add_lane(figure, lane, at, signs[lane.lane_config])
     _add_rows(figure, rows, ends, signs)
     figure.update_xaxes(range=[0, most])
-    spans = [(0, tops[-1]), *([(start, whole)] if rows else [])]  # no line goes through the legend
+    spans = [(0, tops[-1]), *([(start, whole)] if rows else [])]  # no line goes through title and legend
     lines = [straight("y", *span, "x", 1, GREY) | {"line": {"color": GREY, "width": 2}} for span in spans]
     lines += [straight("x domain", 0, 1, "y", top, FAINT) for top in [*tops[1:-1], *ends[1:-1]]]
+    lines += [_cover(tops[-1], start)] * bool(rows)
     figure.update_layout(shapes=lines)  # at once, because plotly checks all of them again whenever one is added
     texts = ["<br>".join(f"<b>{line}</b>{NEAR}" for line in lines) for lines in names]
     texts += ["<br>".join(f"<b>{line}</b>{NEAR}" for line in shown(row.category).split("<br>")) for row in rows]
@@ -123,6 +119,12 @@ def _name(label: str) -> list[str]:
     return [line for part in (*(f"{part}," for part in parts), last) for line in shown(part).split("<br>")]
 
 
+def _cover(start: int, end: int) -> dict[str, Any]:
+    """Covers the lines of the grid where title and legend of the categories are."""
+    corners = {"xref": "x domain", "yref": "y", "x0": 0, "x1": 1, "y0": start, "y1": end}
+    return {"type": "rect", **corners, "fillcolor": PAGE, "line": {"width": 0}}
+
+
 def _add_lower_axis(figure: go.Figure) -> None:
     """Repeat the axis below, because the rows are many."""
     figure.add_scatter(x=[None], y=[None], xaxis="x2", showlegend=False, hoverinfo="skip")
@@ -135,12 +137,6 @@ def _gains(lanes: Sequence[Summary], trials: Sequence[Trial]) -> dict[LaneConfig
     here = summarise(trials)
     configs = [lane.lane_config for lane in lanes]
     return {config: s.gain for config in configs if (s := find(here, config)) and s.gain}
-
-
-def _row(category: str, gains: dict[LaneConfig, float], most: float) -> Row:
-    """A row in which no mark is over another one, not even on a phone."""
-    found = levels([gain * PHONE / most for gain in gains.values()], MARK)
-    return Row(category, gains, dict(zip(gains, found, strict=True)))
 
 
 def _add_lane(figure: go.Figure, lane: Summary, at: float, sign: str) -> None:
@@ -164,11 +160,13 @@ def _add_rows(figure: go.Figure, rows: Sequence[Row], tops: Sequence[int], signs
     """Add the categories: a mark for each lane, and the figure of the fastest right of its mark."""
     names = [unbroken(row.category, MOST_NAME) for row in rows]
     best = [max(row.gains, key=lambda config: row.gains[config]) for row in rows]
-    for config in dict.fromkeys(config for row in rows for config in row.gains):
+    for line, config in enumerate(signs):
         here = [at for at, row in enumerate(rows) if config in row.gains]
+        if not here:
+            continue  # it would be in the legend
         gains = [rows[at].gains[config] for at in here]
         figure.add_scatter(
-            x=gains, y=[tops[at] + FIRST + LEVEL * rows[at].lines[config] for at in here], mode="markers+text",
+            x=gains, y=[tops[at] + FIRST + LEVEL * line for at in here], mode="markers+text",
             text=[f"\u00a0<b>{factor(rows[at].gains[config])}x</b>" if config == best[at] else "" for at in here],
             textposition="middle right", name=short_name(config),
             marker={"color": COLOURS[config.row.colour], "size": 11, "symbol": signs[config]},

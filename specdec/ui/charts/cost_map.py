@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.colors import hex_to_rgb
 
-from specdec.report.cost_map import FREE, Point, break_even
+from specdec.report.cost_map import Point, break_even, line_growth
 from specdec.ui.charts.figures import BLUE, COLOURS, GREY, LINE, coloured, styled
 from specdec.ui.charts.labels import apart, shown
 
@@ -19,7 +19,7 @@ NEAR, GAP = 0.05, 0.03  # of the width: points with names in one column, and the
 NAMES = 0.2, 0.08  # of the width: a name on a phone, and on a wide screen
 PAYS_NOT = ("<i>speculation does not pay</i>", "<i>speculation<br>does not pay</i>")
 # The names at the ends of the lines, and pixels for them.
-PAPERS, BLOCKS, GROWN, RIGHT = "break-even,<br>v = 1", "break-even,<br>one pass", "break-even,<br>v {}", 90
+EVEN, BLOCKS, RIGHT = "break-even", "break-even,<br>one pass", 90
 LOSES = "hollow: speculation was clearly slower"
 Line = Sequence[tuple[float, float]]  # costs with acceptance rates, in small steps
 PAYS = f"rgba{(*hex_to_rgb(BLUE), 0.13)}"  # light enough for both themes
@@ -28,26 +28,21 @@ PAYS = f"rgba{(*hex_to_rgb(BLUE), 0.13)}"  # light enough for both themes
 def map_figure(points: Sequence[Point], growth: Mapping[int, float]) -> go.Figure:
     """Draw the points, and the line where the best draft length breaks even.
 
-    The axis goes from the cheapest point to the dearest, with room beside them. There is a line for v = 1, and one for
-    the measured v of each draft length, ``growth``, if one is larger than 1 and a length pays at some acceptance.
-    Points of block drafters among others have a line of their own. A point is hollow where speculation was clearly
-    slower than our loop without a draft; the legend says so if there is one.
+    The axis goes from the cheapest point to the dearest, with room beside them. The line takes ``line_growth`` of the
+    measured v of each draft length, ``growth``. Points of block drafters among others have a line of their own. A point
+    is hollow where speculation was clearly slower than our loop without a draft; the legend says so if there is one.
     """
     low, most = _span(points)
     figure = go.Figure()
     kinds = sorted({point.one_pass for point in points}) or [False]
-    line, papers = (break_even(v, most, kinds[0]) for v in (growth, FREE))
-    grown = bool(line) and any(round(v, 2) > 1 for v in growth.values())
-    line = line if grown else papers
+    taken = line_growth(growth)
+    line = break_even(taken, most, kinds[0])
     low = low if line[-1][0] == most else 0.0  # a line that ends before stays in view
     _add_line(figure, line, {"color": BLUE, "width": 2})
     _add_line(figure, [(c, 1.0) for c, _ in (line[0], line[-1])], {"width": 0}, fill="tonexty", fillcolor=PAYS)
-    lines = {_measured(growth) if grown else PAPERS: line}
-    if grown:
-        _add_line(figure, papers, {"color": GREY, "width": 2, "dash": "6px,4px"})
-        lines[PAPERS] = papers
+    lines = {EVEN: line}
     if len(kinds) > 1:
-        blocks = break_even(FREE, most, True)
+        blocks = break_even(taken, most, True)
         _add_line(figure, blocks, {"color": GREY, "width": 2, "dash": "2px,3px"})
         lines[BLOCKS] = blocks
     _name_lines(figure, lines)
@@ -57,7 +52,7 @@ def map_figure(points: Sequence[Point], growth: Mapping[int, float]) -> go.Figur
     _name_loss(figure, [*lines.values()], points, (low, most), place)
     _add_points(figure, points)
     if len(points) <= MOST_LABELS:
-        _name_points(figure, points, (low, most), (line, papers))
+        _name_points(figure, points, (low, most), [*lines.values()])
     figure.update_yaxes(title_text="Guesses kept, of those tested (%, \u03b1)", range=[0, 100], dtick=20)
     figure.update_xaxes(title_text="Time of a draft pass, in target passes (c)", range=[low or -0.02 * most, most])
     entries = len({point.lane_config for point in points})
@@ -83,7 +78,7 @@ def _name_lines(figure: go.Figure, lines: Mapping[str, Line]) -> None:
     ends = [line[-1] for line in lines.values()]
     places = apart([100 * alpha for _, alpha in ends], 200 * LINE / PLOT, 6, 94)
     for (name, (cost, _)), place in zip(zip(lines, ends, strict=True), places, strict=True):
-        colour = GREY if name in (PAPERS, BLOCKS) else BLUE
+        colour = GREY if name == BLOCKS else BLUE
         figure.add_annotation(
             text=coloured(name, colour), x=cost, y=place, xanchor="left", yanchor="middle", xshift=4, align="left",
             showarrow=False, borderpad=0,
@@ -109,16 +104,11 @@ def _name_loss(
         low = max([0.0, *(max(found) for found in around[1:] if found and max(found) < top)])
         middle = min((top + low) / 2, 94)
         beside = [100 * point.alpha for point in points if point.c > most - wide * (most - start)]
+        beside += [alpha - 100 * LINE / PLOT for alpha in beside]  # a point below the line has its name below it
         if top - low > high and not any(abs(alpha - middle) < high for alpha in beside):
             figure.add_annotation(text=text, y=middle, yanchor="middle", align="right", **place)
             return
     figure.add_annotation(text=PAYS_NOT[0], y=0, yanchor="bottom", **place)
-
-
-def _measured(growth: Mapping[int, float]) -> str:
-    """The name of the line with the measured v."""
-    low, high = (f"{v:.2f}" for v in (min(growth.values()), max(growth.values())))
-    return GROWN.format(f"= {low}" if low == high else f"{low}\u2013{high}")
 
 
 def _add_line(figure: go.Figure, line: Line, look: dict[str, Any], **more: Any) -> None:

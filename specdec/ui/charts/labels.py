@@ -23,17 +23,6 @@ def unbroken(name: str, most: int) -> str:
     return escape(name if len(name) <= most else f"{name[: most - 1]}\u2026", quote=False)
 
 
-def levels(places: Sequence[float], gap: float) -> list[int]:
-    """The level of each place, so that those of one level are at least ``gap`` apart; as few levels as possible."""
-    last: list[float] = []  # the last place of each level
-    found = [0] * len(places)
-    for index in sorted(range(len(places)), key=lambda index: places[index]):
-        level = next((n for n, at in enumerate(last) if places[index] - at >= gap), len(last))
-        last[level : level + 1] = [places[index]]
-        found[index] = level
-    return found
-
-
 def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Move places between ``low`` and ``high`` at least ``gap`` apart, each as little as possible.
 

@@ -132,6 +132,7 @@ def _add_grid(figure: go.Figure, low: float, top: float, levels: Sequence[float]
     power = 10.0 ** floor(log10(wanted))
     steps = sorted((power * step for step in STEPS), key=lambda step: abs(log10(step / wanted)))
     choices = [ticks for step in steps if 3 <= len(ticks := _ticks(low, top, step)) <= 7]
+    choices.sort(key=lambda ticks: len(ticks) < 4)  # three tell little; the order within both groups stays
     ticks = next((ticks for ticks in choices if all(abs(tick - levels[-1]) > near for tick in ticks)), choices[0])
     figure.update_yaxes(tickvals=ticks, ticktext=[f"{round(tick, 6):g}" for tick in ticks])
     for tick in ticks:

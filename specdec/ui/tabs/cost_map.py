@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from specdec.report.cost_map import Point
+from specdec.report.cost_map import FREE, Point, line_growth
 from specdec.ui import html
 from specdec.ui.charts.cost_map import map_figure
 from specdec.ui.charts.drawn import drawn, figure_place
@@ -18,9 +18,11 @@ LEGEND = (
     "speculation is faster than our loop without a draft; below it, slower."
 )
 THEORY = (
-    "The line is theory (Leviathan et al., Theorem 3.8, at the best \u03b3). v is the time to check a round over the "
-    "time to check one token, 1 in the paper. Its range is that of the measured draft lengths."
+    "The line is theory (Leviathan et al., Theorem 3.8, at the best \u03b3). It takes v, the time to check a round "
+    "over the time to check one token, "
 )
+MEASURED_V = "as it was measured: {range} for the measured draft lengths. In the paper v is 1."
+PAPERS_V = "as 1, like the paper, because no measured draft length gives a line with a larger one."
 BLOCK = (
     " A block drafter takes one pass for a whole draft, so a round costs c + v at every \u03b3, and its line differs."
 )
@@ -42,9 +44,17 @@ class CostMap:
         """
         if len(found) < 2:
             return dict(self.cleared)
-        theory = html.paragraph(f"{THEORY}{BLOCK * any(point.one_pass for point in found)}")
+        theory = f"{THEORY}{_taken(line_growth(growth))}{BLOCK * any(point.one_pass for point in found)}"
         return {
             self._title: html.titled(TITLE, f"{LEGEND}{more}"),
             self._plot: gr.update(value=drawn(map_figure(found, growth)), visible=True),
-            self._theory: html.folded("What the line is", theory),
+            self._theory: html.folded("What the line is", html.paragraph(theory)),
         }
+
+
+def _taken(growth: Mapping[int, float]) -> str:
+    """Which v the line takes, in words."""
+    if growth is FREE:
+        return PAPERS_V
+    low, high = (f"{v:.2f}" for v in (min(growth.values()), max(growth.values())))
+    return MEASURED_V.format(range=low if low == high else f"{low}\u2013{high}")

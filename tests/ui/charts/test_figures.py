@@ -23,7 +23,7 @@ from specdec.ui.assets import ASSETS
 from specdec.ui.charts.benchmark import LEVEL, MOST_ROWS, PHONE, benchmark_figure
 from specdec.ui.charts.cost_map import LOSES, MOST_LABELS, PAYS, PLOT, map_figure
 from specdec.ui.charts.figures import COLOURS, LINE
-from specdec.ui.charts.labels import apart, levels, shown
+from specdec.ui.charts.labels import apart, shown
 from specdec.ui.charts.samples import chance_band, samples_figure
 from specdec.ui.charts.sweep import FIRST, SHORT, small_figures, sweep_figure
 from specdec.ui.charts.temperature import temperature_figure
@@ -140,7 +140,8 @@ def test_each_category_of_a_benchmark_has_a_named_row_with_a_mark_for_each_lane(
     marks = marks_of(figure)
     assert [number for number, *_ in marks.values()] == ["", "1.00x", "4.0x", ""], "the figure of the fastest"
     assert marks["&lt;b&gt;all, Speculative, γ 5: 4.0x"][1] == pytest.approx(4.04)
-    assert len({y for *_, y in marks.values()}) == 2, "one line for each category"
+    heights = sorted(y for *_, y in marks.values())
+    assert heights[1] - heights[0] == heights[3] - heights[2] == LEVEL, "a line for each lane, as in the other row"
     names = [re.sub("<br>|<b>|</b>|\u00a0", "", name) for name in figure.layout.yaxis.ticktext]
     assert names[2:] == ["&lt;b&gt;all", "x" * 15 + "x" * 10], "left of the axis"
     assert [line.name for line in figure.data if line.customdata is not None] == ["no draft", "γ\u00a05"]
@@ -287,10 +288,6 @@ def test_labels_lie_apart_in_their_order_and_within_the_chart(places: list[float
     assert all(-1e-6 <= at <= 100 + 1e-6 for at in found)
 
 
-def test_places_of_a_level_lie_apart_and_levels_are_few() -> None:
-    assert levels([5, 0, 1, 11, 2], 5) == [0, 0, 1, 0, 2] and levels([], 1) == []
-
-
 def test_a_label_with_room_stays_where_it_is() -> None:
     assert apart([10, 50, 52], 4, 0, 100) == pytest.approx([10, 49, 53])
 
@@ -317,32 +314,29 @@ SPECULATIVE = LaneConfig("speculative", 5)
 
 
 def test_the_map_shows_lines_region_and_points() -> None:
-    """Points are hollow where speculation was slower. The dashed line is the papers', with v = 1."""
+    """Points are hollow where speculation was slower. The line takes the measured v."""
     points = [Point("a", SPECULATIVE, 0.1, 0.8, 2.0), Point("<b>", SPECULATIVE, 0.12, 0.2, 0.8, loses=True)]
     figure = map_figure(points, dict.fromkeys(FREE, 1.3))
-    line, region, paper, dots, *_ = figure.data
-    assert region.fill == "tonexty" and paper.line.dash and tuple(dots.marker.symbol) == ("star", "star-open")
-    assert paper.x[-1] * 100 == pytest.approx(paper.y[-1]) and line.y[0] > paper.y[0]
+    papers = map_figure(points, {}).data[0]
+    line, region, dots, *_ = figure.data
+    assert region.fill == "tonexty" and tuple(dots.marker.symbol) == ("star", "star-open")
+    assert papers.x[-1] * 100 == pytest.approx(papers.y[-1]) and line.y[0] > papers.y[0]
     notes = [note.text for note in figure.layout.annotations]
     assert [shape.name for shape in figure.data if shape.showlegend is not False] == [SPECULATIVE.label, LOSES]
     assert "<i>speculation pays</i>" in notes
-    assert [n for n in map(words, figure.layout.annotations) if "even" in n] == [
-        "break-even,v = 1.30",
-        "break-even,v = 1",
-    ]
+    assert [n for n in map(words, figure.layout.annotations) if "even" in n] == ["break-even"]
     loss = next(note for note in figure.layout.annotations if "not pay" in note.text)
-    assert paper.y[-1] < loss.y < line.y[-1], "below the line that bounds the region, not below the papers'"
+    assert loss.y < line.y[-1], "below the line that bounds the region"
     assert "a" in notes and "&lt;b&gt;" in notes
     for title in (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text):
         assert "(" in title, "with its unit"
 
 
 @pytest.mark.parametrize("growth", [{}, {4: 0.9}, {2: 0.9, 4: 1.004}, {1: 2.5}])
-def test_without_a_v_above_1_the_map_has_one_line(growth: dict[int, float]) -> None:
+def test_without_a_v_above_1_the_map_has_the_line_of_the_papers(growth: dict[int, float]) -> None:
     """Also where the measured v says that no length pays."""
-    figure = map_figure([Point("a", SPECULATIVE, 0.1, 0.8, 2.0)], growth)
-    assert len(figure.data) == 4
-    assert [name for name in map(words, figure.layout.annotations) if "even" in name] == ["break-even,v = 1"]
+    line = map_figure([Point("a", SPECULATIVE, 0.1, 0.8, 2.0)], growth).data[0]
+    assert line.x[-1] * 100 == pytest.approx(line.y[-1])
 
 
 def test_the_map_shows_the_costs_of_its_points_and_the_line() -> None:
@@ -368,8 +362,8 @@ def test_block_drafters_have_a_line_of_their_own() -> None:
     chain, block = (Point("a", SPECULATIVE, 0.3, 0.8, 2.0, one_pass) for one_pass in (False, True))
     alone, both, usual = (map_figure(points, {2: 1.1, 8: 1.6}) for points in ([block], [chain, block], [chain]))
     names = [name for name in map(words, both.layout.annotations) if "even" in name]
-    assert names == ["break-even,v 1.101.60", "break-even,v = 1", "break-even,one pass"]
-    assert names[2] not in map(words, alone.layout.annotations)
+    assert names == ["break-even", "break-even,one pass"]
+    assert names[1] not in map(words, alone.layout.annotations)
     below = zip(alone.data[0].y, usual.data[0].y, strict=False)
     assert all(one < other or not at for at, (one, other) in enumerate(below))
 
