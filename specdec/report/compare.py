@@ -107,7 +107,7 @@ def _sentence(files: int, differing: Sequence[str]) -> str:
 def _asked(results: Results) -> dict[str, tuple[str, object]]:
     """The settings by name: the words for each, and the value to compare."""
     plan = results.plan
-    prompts = provenance.prompts(plan.chosen, len(plan.prompts)).removesuffix(".")
+    prompts = provenance.prompts(plan.chosen, len(plan.prompts))
     return {
         "prompts": (prompts, plan.prompts),
         "new tokens": (f"{plan.params.max_new_tokens} new tokens", None),

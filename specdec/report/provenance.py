@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from textwrap import shorten
 from typing import Any, Literal
 
 from specdec.errors import quoted
@@ -54,8 +55,19 @@ def date(about: About) -> datetime:
 
 def provenance_rows(about: About, plan: Plan) -> dict[str, str]:
     """Pair, machine, versions, day and settings of a measurement, for a person to read, by name."""
-    asked = {"Prompts": prompts(plan.chosen, len(plan.prompts)), "Settings": plan_settings(plan)}
+    asked = {"Prompts": f"{prompts(plan.chosen, len(plan.prompts))}.", "Settings": plan_settings(plan)}
     return machine_rows(about) | asked
+
+
+def asked_line(plan: Plan) -> str:
+    """Prompts and settings of a measurement, in a line.
+
+    Of a single prompt it has the beginning, or the name where the results hold no text.
+    """
+    first, *others = plan.prompts
+    beginning = shorten(first.prompt, 60, placeholder=" \u2026")
+    one = f"\u201c{beginning}\u201d" if beginning else f"prompt \u201c{first.name}\u201d"
+    return f"{prompts(plan.chosen, len(plan.prompts)) if others else one} \u00b7 {plan_settings(plan)}"
 
 
 def machine_rows(about: About) -> dict[str, str]:
@@ -198,10 +210,10 @@ def server_rows(server: ServerFacts) -> list[tuple[str, str]]:
 
 
 def prompts(chosen: Choice, count: int) -> str:
-    """Which prompts were measured, and whether as chat messages, in a sentence."""
+    """Which prompts were measured, and whether as chat messages."""
     first = f", the first {chosen.first} of each category" if chosen.first else ""
     chat = ", as chat messages" if chosen.chat else ""
-    return f"{count} prompt{'s' * (count != 1)} of {chosen.name}{first}{chat}."
+    return f"{count} prompt{'s' * (count != 1)} of {chosen.name}{first}{chat}"
 
 
 def synthetic(facts: PairFacts) -> str:

@@ -8,20 +8,24 @@ rows after them are filled in where they are used.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from specdec.engine.policy import CONFIDENCE
 from specdec.lanes.table import ENGINE
 from specdec.report.judge import NOISE, Advice, Doubt, Judgement, Kind, Reason
 from specdec.report.numbers import digits_of, duration, factor, number, percent, runs
-from specdec.report.verdict import Note
+from specdec.report.verdict import Figure, Note
+
+# The ends of headlines that name both shares. They are left out where the shares stand beside the headline with their
+# names.
+_SHARES = "{engine}x from our loop, times {speculation}x from speculation."
+ENDS_WITH_SHARES = {"clear": f": {_SHARES}", "noise": f". As measured, {_SHARES}"}
 
 # The headline. ``subject`` is "speculative decoding", ``ONE_LENGTH``, ``FASTEST`` or another lane, as within a
 # sentence; ``Subject`` is the same with a capital, as at its beginning.
 HEADLINES = {
-    Kind.FASTER: "{Subject} is {about}{times} times as fast as {plain}{runs}: {engine}x from our loop, "
-    "times {speculation}x from speculation.",
+    Kind.FASTER: "{Subject} is {about}{times} times as fast as {plain}{runs}" + ENDS_WITH_SHARES["clear"],
     Kind.FASTER_UNSPLIT: "{Subject} is {about}{times} times as fast as {plain}{runs}.",
     Kind.FASTER_PERHAPS: "{Subject} is {about}{times} times as fast as {plain}{runs}. {engine}x is our loop alone; "
     "the {speculation}x of speculation is within the noise.",
@@ -52,7 +56,7 @@ HEADLINES = {
 
 # Added to the headline of a figure that is noise: both shares, by whether speculation lost in every run.
 NOISY_SHARES = {
-    False: "As measured, {engine}x from our loop, times {speculation}x from speculation.",
+    False: ENDS_WITH_SHARES["noise"].removeprefix(". "),
     True: "Our loop alone gives {engine}x; speculation on top loses time ({speculation}x).",
 }
 
@@ -380,6 +384,18 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "busy": str(found.busy), "share": percent(found.cpu_share), "all_tokens": number(found.tokens_of_all, 2),
         "stalled": str(found.stalled), "count": runs(found.runs), "runs": _runs(found),
     }  # fmt: skip
+
+
+def beside_shares(headline: str, shares: Iterable[Figure]) -> str:
+    """``headline`` without its end that names both shares, for a place where ``shares`` stand beside it."""
+    values = {figure.get("name"): figure["value"].removesuffix("x") for figure in shares}
+    if "engine" not in values or "measured" not in values:
+        return headline
+    for end in ENDS_WITH_SHARES.values():
+        said = end.format(engine=values["engine"], speculation=values["measured"])
+        if headline.endswith(said):
+            return f"{headline.removesuffix(said)}."
+    return headline
 
 
 def first_sentence(text: str) -> tuple[str, str]:

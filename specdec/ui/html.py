@@ -12,7 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from specdec.events import MAX_GAMMA
 from specdec.report.definitions import DEFINITIONS, label_of
 from specdec.report.figure_table import FigureTable
-from specdec.report.sentences import capital, first_sentence
+from specdec.report.sentences import beside_shares, capital, first_sentence
 from specdec.report.verdict import Figure
 
 _TEMPLATES = """
@@ -40,13 +40,14 @@ _TEMPLATES = """
 {% macro form_line(prompt, gamma, most, tokens) %}
 <div class="sd-lineForm"><span class="sd-linePrompt">{{ prompt }}</span>
 <label class="sd-lineLength"><span class="sd-lineGamma">\u03b3 {{ gamma }}</span>
+<span class="sd-lineUnit">guesses a round</span>
 <input class="sd-scrub" type="range" min="0" max="{{ most }}" value="{{ gamma }}" disabled></label>
 <span class="sd-lineSettings">{{ tokens }} tokens \u00b7 greedy</span>
 <button class="sd-action" disabled>Edit</button></div>
 {% endmacro %}
 
-{% macro origin(sentence, place) %}
-<p class="sd-origin"><strong>{{ sentence }}</strong> <span>{{ place }}</span></p>
+{% macro origin(sentence, place, asked) %}
+<p class="sd-origin"><strong>{{ sentence }}</strong> <span>{{ place }}</span> <span>{{ asked }}</span></p>
 {% endmacro %}
 
 {% macro status(text, done) %}
@@ -163,11 +164,12 @@ def verdict_html(
 ) -> str:
     """The headline with its figure, and below it the first sentence of the notes, which opens the rest.
 
-    ``about``: the figure is uncertain. ``shares``: what it is made of.
+    ``about``: the figure is uncertain. ``shares``: what it is made of. The headline does not repeat them.
     """
+    parts = list(shares)
     first, *others = [*filter(None, notes)] or [""]
     said = [part for part in (*first_sentence(first), *others) if part]
-    return _HTML.verdict(sentence, factor, said, about, list(shares), DEFINITIONS, label_of).strip()
+    return _HTML.verdict(beside_shares(sentence, parts), factor, said, about, parts, DEFINITIONS, label_of).strip()
 
 
 def form_line(prompt: str, gamma: int, tokens: int) -> str:
@@ -175,9 +177,9 @@ def form_line(prompt: str, gamma: int, tokens: int) -> str:
     return _HTML.form_line(prompt, gamma, MAX_GAMMA, tokens).strip()
 
 
-def origin(sentence: str, place: str) -> str:
-    """Where the findings come from."""
-    return _HTML.origin(sentence, place).strip()
+def origin(sentence: str, place: str, asked: str) -> str:
+    """Where the findings come from, and with which prompts and settings they were measured."""
+    return _HTML.origin(sentence, place, asked).strip()
 
 
 def status(text: str, done: float | None = None) -> str:

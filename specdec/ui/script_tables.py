@@ -7,7 +7,7 @@ import json
 from specdec.lanes.table import LANES
 from specdec.report.definitions import DEFINITIONS, WORDS
 from specdec.report.judge import SHRUNK
-from specdec.report.sentences import EXACTNESS, ORIGINS
+from specdec.report.sentences import ENDS_WITH_SHARES, EXACTNESS, ORIGINS
 
 
 def lane_list() -> str:
@@ -19,8 +19,8 @@ def lane_list() -> str:
 def definitions() -> str:
     """Meanings of figures and words, and the sentences on where a race comes from and what a server told, as JSON.
 
-    With them what is noise.
+    With them the ends of headlines that name both shares, and what is noise.
     """
     figures = {key: {"name": figure.name, "meaning": figure.meaning} for key, figure in DEFINITIONS.items()}
-    sentences = {"origins": ORIGINS, "exactness": EXACTNESS}
+    sentences = {"origins": ORIGINS, "exactness": EXACTNESS, "ends": [*ENDS_WITH_SHARES.values()]}
     return json.dumps({"figures": figures, "words": WORDS, "shrunk": SHRUNK} | sentences)

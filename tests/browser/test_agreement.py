@@ -22,6 +22,7 @@ from browser.conftest import DRAWN
 from browser.test_static import alone
 from specdec.lanes.race import race
 from specdec.report.recording import Recorder
+from specdec.report.sentences import beside_shares
 from specdec.report.trace import race_of
 from specdec.ui.static_page import shipped_recordings, single_page
 
@@ -140,7 +141,7 @@ def test_figures_of_one_name_are_equal_on_one_screen(browser, tmp_path: Path) ->
             page.evaluate(DRAWN)  # labels in the chart are drawn with the next frame
             seen = page.evaluate(SHOWN)
             verdict = json.loads(text.splitlines()[-1])
-            assert seen["headline"] == verdict["sentence"], "the race is shown"
+            assert seen["headline"] == beside_shares(verdict["sentence"], verdict["figures"]), "the race is shown"
             if wrong := contradictions(seen):
                 found[number] = wrong
     assert not found, found

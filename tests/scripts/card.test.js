@@ -5,13 +5,18 @@ import { test } from "node:test";
 import { cardOf, COLOURS, drawCard, nameOf } from "../../specdec/ui/assets/share/card.js";
 import { defineFigures } from "../../specdec/ui/assets/lib/definitions.js";
 import { defineLanes } from "../../specdec/ui/assets/lib/lanes.js";
+import { isCode } from "../../specdec/ui/assets/lib/sentences.js";
 import { Race } from "../../specdec/ui/assets/race/race.js";
 import { defineOrigins } from "../../specdec/ui/assets/lib/origins.js";
 import { ORIGINS, TABLE, records } from "./recording.js";
 
 defineLanes(TABLE);
 defineOrigins(ORIGINS);
-defineFigures({ figures: { acceptance: { name: "guesses kept" }, same: { name: "tokens identical" } }, shrunk: 1 });
+defineFigures({
+  figures: { acceptance: { name: "guesses kept" }, same: { name: "tokens identical" } },
+  ends: [": {engine}x from our loop, times {speculation}x from speculation."],
+  shrunk: 1,
+});
 
 function race(origin = "run") {
   const all = records();
@@ -71,9 +76,34 @@ test("the times of the picture give the speed-up that stands on it", () => {
     [plain, 0.6863],
     [ours, 0.0883],
   ])
+    Object.defineProperty(lane, "duration", { value: seconds, configurable: true });
+  const times = () => cardOf(found, "https://a.org/").lanes.map(({ time }) => time);
+  assert.deepEqual(times(), ["686\u00a0ms", "88\u00a0ms"]);
+  for (const [lane, seconds] of [
+    [plain, 6.863],
+    [ours, 0.883],
+  ])
     Object.defineProperty(lane, "duration", { value: seconds });
-  const shown = cardOf(found, "https://a.org/").lanes.map(({ seconds }) => seconds);
-  assert.deepEqual(shown, ["0.686\u00a0s", "0.088\u00a0s"]);
+  assert.deepEqual(times(), ["6.86\u00a0s", "0.88\u00a0s"], "one unit for all lanes");
+});
+
+test("the headline of the picture does not repeat the shares that stand below it", () => {
+  const found = race();
+  found.verdict.sentence = "It is 3.0 times as fast: 2.00x from our loop, times 1.50x from speculation.";
+  const sentence = () => cardOf(found, "https://a.org/").sentence;
+  assert.equal(sentence(), found.verdict.sentence, "no share stands there");
+  found.verdict.figures = [
+    { value: "2.00x", name: "engine" },
+    { value: "1.50x", name: "measured" },
+  ];
+  assert.equal(sentence(), "It is 3.0 times as fast.");
+  found.verdict.figures[0].value = "2.1x";
+  assert.equal(sentence(), found.verdict.sentence, "other figures than those below");
+});
+
+test("indented lines and fences are code", () => {
+  assert.ok(["def f():\n    return 1", "a\n\tb", "See:\n```\nx = 1\n```"].every(isCode));
+  assert.ok(!["Once upon a time", "A list:\n- one\n- two", "", "  \n  \n"].some(isCode));
 });
 
 test("a bar holds every round after the first token, its passes within its time", () => {

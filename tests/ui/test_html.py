@@ -11,6 +11,7 @@ import pytest
 
 from specdec.report.definitions import make_figure
 from specdec.report.figure_table import FigureTable
+from specdec.report.sentences import ENDS_WITH_SHARES
 from specdec.ui import html
 
 BITE = "<img src=x onerror='bite()'>\"&{{ 7 * 7 }}{% raw %}"
@@ -57,6 +58,15 @@ def test_the_shares_of_a_figure_stand_below_it_with_their_names() -> None:
     assert 'class="sd-verdict split"' in made and "split" not in html.verdict_html("a", "3.0x")
     shares = re.findall(r">([^<>]+)</dt><dd>(.*?)</dd>", made)
     assert shares == [("our loop vs generate()", "2.00x"), ("speculation on top", "1.50x")]
+
+
+@pytest.mark.parametrize("end", ENDS_WITH_SHARES.values())
+def test_the_headline_does_not_repeat_the_shares_below_its_figure(end: str) -> None:
+    shares = [make_figure("2.00x", "engine"), make_figure("1.50x", "measured")]
+    whole = "It is fast" + end.format(engine="2.00", speculation="1.50")
+    assert ">It is fast.</p>" in html.verdict_html(whole, "3.0x", shares=shares)
+    assert whole in html.verdict_html(whole, "3.0x"), "where they do not stand below it"
+    assert whole in html.verdict_html(whole, "3.0x", shares=[make_figure("2.1x", "engine"), shares[1]]), "other figures"
 
 
 def test_a_command_is_shown_as_it_is_typed_and_its_options_stay_whole() -> None:

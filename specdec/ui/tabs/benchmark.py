@@ -17,9 +17,9 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_prompts
 from specdec.measure.results.format import Results
 from specdec.measure.summary import summarise, summary_rows
-from specdec.report import provenance, sentences
+from specdec.report import sentences
 from specdec.report.benchmark import EXPORTS, benchmark_json, benchmark_table, gains_table
-from specdec.report.provenance import HERE, Origin, plan_settings
+from specdec.report.provenance import HERE, Origin
 from specdec.report.tables import by_place
 from specdec.ui import html
 from specdec.ui.charts.benchmark import benchmark_figure
@@ -155,10 +155,8 @@ class BenchTab:
             yield self._ending(results, measured.text)
 
     def _shown(self, results: Results, origin: Origin) -> Values:
-        plan = results.plan
-        notes = [provenance.prompts(plan.chosen, len(plan.prompts)), f"{plan_settings(plan)}."]
-        if results.about["pair"]["name"] == "embedded" and plan.chosen.name != NAME:
-            notes.append(KNOWN)
+        unknown = results.about["pair"]["name"] == "embedded" and results.plan.chosen.name != NAME
+        notes = [KNOWN] if unknown else []
         figures = [benchmark_figure(results.trials)]
         return self._findings.show(results, origin, _tables(results.trials), figures, notes)
 

@@ -58,10 +58,12 @@ METHOD = (
 )
 DRAWS, DRAWS_PUBLIC = 500, 200  # of each sample, unless somebody chooses another number
 LOOK_AT = (
-    "How often each sample goes on from \u201c{prompt}\u201d in these ways. If nothing is lost, a blue bar ends within "
-    "the grey band below it in 19 of 20 groups. The hatched bar, lossy on purpose, often does not."
+    "Each group is one way to go on from \u201c{prompt}\u201d; its bars count how often each sample went on so. If "
+    "nothing is lost, the blue bar differs from the white one by chance alone: in 19 of 20 groups it ends within the "
+    "grey band. The hatched bar is lossy on purpose, and often ends outside. These groups have {shown} of plain "
+    "generate's {draws} draws; the others went on in rarer ways."
 )
-_LOOK = html.paragraph(LOOK_AT.format(prompt=PROMPT))
+ASKED = "{draws} draws of each sample, {tokens} tokens each \u00b7 temperature {temperature:g} \u00b7 \u03b3 {gamma}"
 _KEPT = Kept("recorded_lossless.json", read_losslessness, read_losslessness, losslessness_text)
 
 
@@ -131,24 +133,34 @@ class LosslessTab:
                     if step.common and now - charted > CHART_EVERY:
                         charted = now
                         values[self._plot] = self._chart(step.common, step.draws, lane)
-                        values[self._verdict] = _LOOK
+                        values[self._verdict] = _look_at(step.common, step.draws)
                     yield values
 
     def _shown(self, record: LosslessnessRecord, origin: Origin) -> Values:
         found = record["findings"]
-        told = html.origin(origin.sentence, provenance_line(record["about"]))
+        asked = ASKED.format(
+            draws=f"{found.draws:,}", tokens=found.params.max_new_tokens, temperature=found.params.temperature,
+            gamma=found.gamma,
+        )  # fmt: skip
+        told = html.origin(origin.sentence, provenance_line(record["about"]), asked)
         told += html.verdict_html(losslessness_headline(found), None, losslessness_notes(found))
         table = html.table_html(samples_table(found))
         if found.steps is not None:
             table += html.table_html(steps_table(found.steps))
         return {
-            self._verdict: told + _LOOK,
+            self._verdict: told + _look_at(found.common, found.draws),
             self._plot: self._chart(found.common, found.draws, found.lane),
             self._table: html.folded("How the test works, and its figures", html.paragraph(METHOD) + table),
         }
 
     def _chart(self, found: Sequence[Common], draws: int, lane: str) -> Any:
         return gr.update(value=drawn(samples_figure(found, draws, lane)), visible=True)
+
+
+def _look_at(found: Sequence[Common], draws: int) -> str:
+    """How to read the chart."""
+    shown = sum(common.plain for common in found)
+    return html.paragraph(LOOK_AT.format(prompt=PROMPT, shown=f"{shown:,}", draws=f"{draws:,}"))
 
 
 def _size(draws: float | None) -> tuple[str, int, int]:

@@ -26,7 +26,7 @@ from specdec.measure.task import Task
 from specdec.models.pair import Pair
 from specdec.report import sentences
 from specdec.report.cost_map import measured_growth, points
-from specdec.report.provenance import Origin, provenance_line
+from specdec.report.provenance import Origin, asked_line, provenance_line
 from specdec.report.sweep import Overall, overall
 from specdec.report.why import why_figures
 from specdec.ui import html
@@ -183,7 +183,7 @@ class ResultPanel:
     ) -> Values:
         """The values that show these results. ``notes`` go below the verdict. Without figures the last charts stay."""
         found = _judged(results)
-        shown = html.origin(origin.sentence, provenance_line(results.about))
+        shown = html.origin(origin.sentence, provenance_line(results.about), asked_line(results.plan))
         below = [*(note.text for note in found.notes), *notes]
         shown += html.verdict_html(found.headline, found.factor, below, found.judgement.is_about, found.shares)
         charts: Values = {}

@@ -4,6 +4,12 @@ import { button, el } from "./dom.js";
 
 export const SHARES = ["engine", "measured"]; // of a speed-up, by name; their product is the speed-up
 
+// The figures of both shares; none if one is not known.
+export function sharesOf(figures) {
+  const found = SHARES.map((name) => figures.find((figure) => figure.name === name));
+  return found.every(Boolean) ? found : [];
+}
+
 const capital = (words) => words.replace(/^[a-z]/, (letter) => letter.toUpperCase()); // a Greek letter stays
 
 // A figure's label. If the figure has a definition, a tap, a click or a resting pointer shows it.

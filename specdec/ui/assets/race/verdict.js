@@ -1,13 +1,16 @@
 // The verdict: the speed-up, its sentence, its origin, and up to four figures.
+import { besideShares } from "../lib/definitions.js";
 import { button, el, fold } from "../lib/dom.js";
-import { SHARES, term } from "../lib/figures.js";
+import { sharesOf, term } from "../lib/figures.js";
 import { labelOf, laneOrder } from "../lib/lanes.js";
 import { beginningOf, firstSentence, inOneLine } from "../lib/sentences.js";
 import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
 
 const SHOWN = 60; // characters of the prompt in the caption
-const LONG_NOTE = 40; // characters; a longer note takes two lines on a phone, and the texts have fewer
-const LONG = 150; // characters; a longer sentence is set smaller on a phone, so that both texts stay in view
+const LONG_NOTE = 42; // characters; a longer note takes two lines on a phone, and the texts have fewer
+// Characters of a sentence. On a phone one of up to so many stays beside the figure, and one of more than the second
+// number is set smaller, so that both texts stay in view.
+const [BRIEF, LONG] = [100, 150];
 
 const MEASURING = "Measuring on this machine. The lanes run one after the other, with the same prompt and settings.";
 const ASKING = "Measuring from this machine. The servers answer in turns, with the same prompt and settings.";
@@ -15,6 +18,7 @@ const FIRST = "Texts and times below are those of run 1.";
 
 export function conclude(headline, sentence) {
   headline.textContent = sentence;
+  headline.classList.toggle("brief", sentence.length <= BRIEF);
   headline.classList.toggle("long", sentence.length > LONG);
 }
 
@@ -80,13 +84,12 @@ export class VerdictPanel {
     const record = race.verdict;
     this.#computed = false;
     this.node.style.minHeight = "";
-    this.#say(record);
+    this.#say(record, record.figures ?? []);
     this.warning.textContent = record.warning ?? "";
     this.warning.hidden = !record.warning;
     this.caption.textContent = captionOf(race);
     this.caption.hidden = !record.caption;
     this.changed.hidden = true;
-    this.#split(record.figures ?? []);
     this.origin(race, loaded);
   }
 
@@ -122,18 +125,20 @@ export class VerdictPanel {
     if (!this.#computed) this.#hold();
     this.#computed = true;
     this.changed.hidden = this.caption.hidden = true; // the caption names the measured length
-    this.#say({ ...found, about }); // as uncertain as the run it is computed from
+    this.#say({ ...found, about }, found.figures); // as uncertain as the run it is computed from
     this.from.replaceChildren(el("strong", "", whatif.origin));
     this.#remark([...whatif.notes, ...found.notes]);
-    this.#split(found.figures);
   }
 
-  // The shares of the speed-up stand below it, the other figures at the right.
-  #split(figures) {
-    const isShare = ({ name }) => SHARES.includes(name);
-    const known = figures.filter(isShare);
-    const shares = known.length === SHARES.length ? known : [];
+  // The shares of the speed-up stand below it, the other figures at the right. The headline does not repeat the shares.
+  #say({ factor, about, faster, sentence }, figures) {
+    const shares = sharesOf(figures);
     const others = figures.filter((figure) => !shares.includes(figure));
+    this.factor.replaceChildren(...(about && factor ? [el("small", "", "about ")] : []), factor ?? "");
+    this.factor.hidden = !factor;
+    this.factor.classList.toggle("about", about && !!factor);
+    this.factor.classList.toggle("flat", !faster);
+    conclude(this.headline, besideShares(sentence, shares));
     this.#show(shares.map(figureOf), others.map(figureOf));
   }
 
@@ -147,14 +152,6 @@ export class VerdictPanel {
   // Keeps its height, so that what is below stays in its place.
   #hold() {
     this.node.style.minHeight = `${this.node.offsetHeight}px`;
-  }
-
-  #say({ factor, about, faster, sentence }) {
-    this.factor.replaceChildren(...(about && factor ? [el("small", "", "about ")] : []), factor ?? "");
-    this.factor.hidden = !factor;
-    this.factor.classList.toggle("about", about && !!factor);
-    this.factor.classList.toggle("flat", !faster);
-    conclude(this.headline, sentence);
   }
 
   // The possible action is beside it.

@@ -1,7 +1,7 @@
 // A race as a picture to post: 1200 x 630, light, and understandable without the page.
-import { figureName } from "../lib/definitions.js";
+import { besideShares, figureName } from "../lib/definitions.js";
 import { placesTogether, ratiosOf } from "../lib/digits.js";
-import { factorOf } from "../lib/figures.js";
+import { factorOf, sharesOf } from "../lib/figures.js";
 import { measuredHere, NO_MACHINE, originOf, sourceOf } from "../lib/origins.js";
 import { firstSentence, inOneLine } from "../lib/sentences.js";
 import { kindsOf, nameOfWider } from "../race/race.js";
@@ -30,6 +30,7 @@ export const COLOURS = {
 };
 const { ink: INK, muted: MUTED, blue: BLUE, rule: RULE } = COLOURS;
 const CELLS = { accepted: "bar-draft", correction: "correction-mark" }; // of a token; a bonus token is an outline
+const METHOD = "A small draft model guesses tokens; the large target checks all of them in one pass.";
 const LANES = { generate: "Plain generate", "speculative:0": "Our loop, no draft", speculative: "Speculative" };
 const SERVERS = { generate: "Plain server", speculative: "Speculative server" };
 
@@ -48,12 +49,15 @@ export function cardOf(race, address) {
   return {
     factor: factorOf(verdict),
     look: verdict.about ? "muted" : verdict.faster ? "blue" : "ink", // as on the page
-    sentence: [verdict.warning, verdict.sentence].filter(Boolean).join(" ").slice(0, 400),
+    sentence: [verdict.warning, besideShares(verdict.sentence, sharesOf(verdict.figures))]
+      .filter(Boolean)
+      .join(" ")
+      .slice(0, 400),
     doubt: verdict.about
       ? firstSentence(verdict.notes.find(({ kind }) => verdict.doubts.includes(kind))?.text ?? "")[0]
       : "",
     figures: verdict.figures.slice(0, 4).map((figure) => [figure.value, figureName(figure)]),
-    lanes: shown.map((lane) => barOf(lane, places)),
+    lanes: shown.map((lane) => barOf(lane, places, Math.max(...times) < 1)),
     prompt: inOneLine((begin.settings.prompt ?? "").slice(0, PROMPT)),
     pair: [begin.pair, verdict.caption].filter(Boolean).join(" \u00b7 "),
     origin: [...(here ? [] : [originOf({ ...begin, name: "" })]), where, runs, day],
@@ -61,8 +65,9 @@ export function cardOf(race, address) {
   };
 }
 
-// A lane after its first token: its passes, and the tokens of each round. `places` are those of its seconds.
-function barOf(lane, places) {
+// A lane after its first token: its passes, and the tokens of each round. `places` are those of its seconds; where all
+// lanes are `short`, their times stand in milliseconds.
+function barOf(lane, places, short) {
   const rounds = lane.rounds.slice(1).map((round, at) => {
     const whole = lane.seconds[at + 1] - lane.seconds[at];
     const draft = Math.min(whole, round.draft_seconds ?? 0);
@@ -70,9 +75,11 @@ function barOf(lane, places) {
     const verify = Math.min(whole - draft, check);
     return { start: lane.seconds[at], whole, draft, verify, kinds: kindsOf(round) };
   });
-  const seconds = `${lane.duration.toFixed(places)}\u00a0s`;
+  const time = short
+    ? `${(1000 * lane.duration).toFixed(Math.max(0, places - 3))}\u00a0ms`
+    : `${lane.duration.toFixed(places)}\u00a0s`;
   const { [lane.key]: label } = lane.server ? SERVERS : LANES;
-  return { key: lane.key, label, server: lane.server !== null, seconds, duration: lane.duration, rounds };
+  return { key: lane.key, label, server: lane.server !== null, time, duration: lane.duration, rounds };
 }
 
 // An address that others can open; otherwise the project's name.
@@ -132,7 +139,7 @@ function drawVerdict(pen, { factor, look, sentence, doubt }, write, family) {
   if (lines.length > fitting) lines = [...lines.slice(0, fitting - 1), lines.slice(fitting - 1).join(" ")];
   const top = 92 - ((lines.length - 1) * size * 1.25) / 2 + size * 0.35;
   lines.forEach((line, at) => write(line, x, top + at * size * 1.25, size, { weight: 600 }));
-  if (doubt) write(doubt, x, 178, SMALL, { colour: MUTED });
+  write(doubt || METHOD, x, 172, SMALL, { colour: MUTED });
 }
 
 function drawFigures({ figures }, write) {
@@ -155,7 +162,7 @@ function drawLanes(pen, lanes, write) {
     const weight = lane.key === OURS ? 700 : 400;
     write(lane.label, LEFT, top + 20, SMALL, { weight, width: BAR.left - LEFT - 16 });
     for (const round of lane.rounds) drawPasses(pen, lane.key, round, at, top);
-    write(lane.seconds, at(lane.duration) + 12, top + 20, SMALL, { weight });
+    write(lane.time, at(lane.duration) + 12, top + 20, SMALL, { weight });
     top += NEXT;
   }
   const ours = lanes.find(({ key }) => key === OURS);
