@@ -38,10 +38,10 @@ STYLES = (
 TITLE = "Speculative decoding, recorded"
 # The recorded races that ship, by the file's name: a short name for a button, and what it shows, for a card.
 RECORDED = {
-    "vllm-cpu": ("vLLM, embedded", "A story from two vLLM servers"),
-    "smollm2-letter": ("SmolLM2, lookup", "A letter corrected, with guesses copied from it"),
-    "h200-embedded": ("Embedded on H200", "A story on an H200 GPU"),
-    "h200-synthetic-7b": ("Synthetic 7B", "The speed of a 7B model"),
+    "vllm-cpu": ("vLLM servers", "A story from two vLLM servers"),
+    "smollm2-letter": ("SmolLM2", "A letter corrected, with guesses copied from it"),
+    "h200-embedded": ("H200 GPU", "A story on an H200 GPU"),
+    "h200-synthetic-7b": ("7B timing", "The speed of a 7B model"),
 }
 SHARES = ("engine", "measured")  # what of a gain our loop makes, and what speculation; a card shows them
 

@@ -23,6 +23,7 @@ const LASTS = 6; // seconds that the first two steps may take together
 const UNTIMED = 2; // seconds of a step whose time is not known
 const TURN = 0.5; // seconds in which a guess gets its verdict
 const PARTS = { draft: "drafting", verify: "checking", rest: "other work" }; // of a bar
+const SLOW = 1.5; // times the median: a pass that took so long is told of, because the sum is not what one expects
 const GROWS = 1.2; // seconds in which the last bars grow
 
 // What the steps need of a race; null if its lane made no guess.
@@ -209,7 +210,10 @@ function worthOf(times, count) {
   if (times.round === null || !times.alone) return "";
   const [tokens, them] = [counted(count, "token"), count === 1 ? "it" : "them"];
   const plain = times.oneIsLoop ? "our loop" : "plain generate";
-  const alone = `Without guesses, ${plain} took ${milliseconds(sum(times.alone))} for ${them}.`;
+  const longest = Math.max(...times.alone);
+  const uneven = count > 1 && times.one !== null && longest > SLOW * times.one;
+  const slowest = uneven ? `, ${milliseconds(longest)} of that for the slowest` : "";
+  const alone = `Without guesses, ${plain} took ${milliseconds(sum(times.alone))} for ${them}${slowest}.`;
   return ` The round wrote ${tokens} in ${milliseconds(times.round)}. ${alone}`;
 }
 

@@ -17,3 +17,6 @@ export function beginningOf(text, most) {
   const word = text.slice(0, most + 1).lastIndexOf(" ");
   return `${text.slice(0, word > most / 2 ? word : most)} \u2026`;
 }
+
+// Whether a text is program code, whose columns matter: a line is indented, or a fence of Markdown begins.
+export const isCode = (text) => /^(?: {2,}|\t)\S|^```/m.test(text);

@@ -26,13 +26,14 @@ export class FormLine {
     this.prompt.append(this.next, this.asked);
     this.settings = el("span", "sd-lineSettings");
     this.value = el("output", "sd-lineGamma");
+    this.unit = el("span", "sd-lineUnit", "guesses a round");
     this.slider = el("input", "sd-scrub");
     Object.assign(this.slider, { type: "range", min: 0, max: 16, step: 1, id: "sd-line-gamma" });
     this.slider.setAttribute("aria-label", "Draft length \u03b3");
     this.edit = button("sd-action", "Edit", () => this.open(!this.isOpen));
     this.edit.setAttribute("aria-expanded", "false");
     this.edit.setAttribute("aria-controls", "sd-ask");
-    this.gamma = el("label", "sd-lineLength", "", [this.value, this.slider]);
+    this.gamma = el("label", "sd-lineLength", "", [this.value, this.unit, this.slider]);
     this.gamma.dataset.word = "gamma";
     this.node = el("div", "sd-lineForm", "", [this.prompt, this.gamma, this.settings, this.edit]);
     this.slider.addEventListener("input", () => {
@@ -55,6 +56,7 @@ export class FormLine {
     this.asked.textContent = inOneLine(prompt.slice(0, LONGEST)) || "No prompt yet";
     const chosen = gammaChosen();
     this.slider.disabled = this.held || typeof chosen !== "number";
+    this.unit.hidden = typeof chosen !== "number";
     this.value.textContent = `\u03b3 ${typeof chosen === "number" ? chosen : chosen || "?"}`;
     if (typeof chosen === "number") this.slider.value = String(chosen);
     const temperature = Number(valueOf("#sd-temperature input"));

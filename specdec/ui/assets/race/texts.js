@@ -3,6 +3,7 @@
 import { el, fold, onLook } from "../lib/dom.js";
 import { exactnessOf } from "../lib/definitions.js";
 import { labelOf } from "../lib/lanes.js";
+import { isCode } from "../lib/sentences.js";
 import { word } from "../lib/words.js";
 import { Ribbon, legend } from "./ribbon.js";
 
@@ -83,6 +84,7 @@ export class Texts {
 
   start(race, lane) {
     this.#race = race;
+    this.node.classList.toggle("code", isCode(race.begin.settings.prompt ?? ""));
     const box = this.#boxes.get(lane.key);
     box?.ribbon.start(race, lane);
     box?.node.classList.remove("done", "winner", "computed");
