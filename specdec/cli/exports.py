@@ -10,16 +10,24 @@ from typing import Any
 from specdec.cli.terminal import warn
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.results.format import About
+from specdec.measure.results.text import ResultsText
 from specdec.report.benchmark import EXPORTS, benchmark_json
 from specdec.report.race_export import RACE_EXPORTS, FinishedRace
 
 
 def export_trials(
-    paths: Sequence[Path], about: About, plan: Plan, trials: Sequence[Trial], limit: dict[str, Any] | None
+    paths: Sequence[Path],
+    about: About,
+    plan: Plan,
+    trials: Sequence[Trial],
+    limit: dict[str, Any] | None,
+    results: ResultsText | None = None,
 ) -> bool:
-    """Write a measurement's files. False if one failed."""
+    """Write a measurement's files. ``results`` writes those that end in .jsonl. False if one failed."""
     exports = {suffix: partial(export, about, plan, trials) for suffix, export in EXPORTS.items()}
     exports[".json"] = partial(benchmark_json, about, plan, trials, limit)
+    if results is not None:
+        exports[".jsonl"] = partial(results.write, trials)
     return write_exports(paths, exports)
 
 

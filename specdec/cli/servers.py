@@ -12,16 +12,15 @@ from specdec.cli.exports import export_race, export_trials
 from specdec.cli.output import STYLES, Output, console_of, legend, prompt_of
 from specdec.cli.parsers import parser_of
 from specdec.cli.parsers.servers import RUNS
-from specdec.cli.parsers.shared import TABLES, Parser, add_pair_arguments, either, params_of
+from specdec.cli.parsers.shared import Parser, add_pair_arguments, params_of
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import Event, Round, SamplingParams
-from specdec.facts import PairFacts
 from specdec.lanes.table import LaneConfig, require_runs
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import Choice, PromptItem, message_of, read_prompts
 from specdec.measure.result import LaneEvents, started_of
-from specdec.measure.results.format import About
+from specdec.measure.results.text import ResultsText, plan_head
 from specdec.measure.summary import summarise
 from specdec.report import provenance, sentences
 from specdec.report.benchmark import terminal_table
@@ -33,8 +32,9 @@ from specdec.report.sweep import marked, overall, sweep_rows, sweep_table
 from specdec.report.verdict import Verdict, another_run
 from specdec.servers.address import Address, connected, named_addresses, require_names
 from specdec.servers.answer import Asked
-from specdec.servers.lane import MACHINE, Server
-from specdec.servers.race import against, configs_of, lanes_of, race_on_servers, server_trials
+from specdec.servers.bench import about_servers, server_trials, servers_plan
+from specdec.servers.lane import Server
+from specdec.servers.race import against, lanes_of, race_on_servers
 from specdec.servers.tokens import ServerTokens
 from specdec.text import whole_text
 
@@ -94,12 +94,6 @@ def _prompts(arguments: Namespace, rest: Sequence[str]) -> list[PromptItem]:
         return []
     if rest:
         raise InvalidInput("Give a prompt or --prompts FILE, not both.")
-    for path in arguments.export:
-        if path.suffix not in TABLES:
-            raise InvalidInput(
-                f"{path.name} would hold the recording of a race, and over prompts there is none; give a file that "
-                f"ends in {either(TABLES)}."
-            )
     return read_prompts(arguments.prompts)
 
 
@@ -205,14 +199,10 @@ def _finished(
 ) -> FinishedRace:
     started = started_of(lanes[0][SPECULATIVE])
     return FinishedRace(
-        load={}, about=_about(started.pair), prompt=prompt, chat=arguments.chat, gamma=started.gamma,
+        load={}, about=about_servers(started.pair), prompt=prompt, chat=arguments.chat, gamma=started.gamma,
         params=params, acceptance=started.acceptance, lanes=list(lanes[0]), runs=lanes, verdict=verdict,
         recorder=Recorder(tokens),
     )  # fmt: skip
-
-
-def _about(facts: PairFacts) -> About:
-    return {"at": time.time(), "pair": facts, "machine": MACHINE, "versions": {}}
 
 
 def _measure(
@@ -224,26 +214,18 @@ def _measure(
 ) -> bool:
     """Measure over prompts, print the table of the servers by their K, and write the files."""
     choice = Choice(whole_text(arguments.prompts.name), None, arguments.chat)
-    items = choice.of(prompts)
-    lanes_of(servers)
-    first = asked_of(arguments, params, items[0].prompt)
-    answers = {server.name: server.ask(first) for server in servers}  # warms them up, and tells K
-    guesses = {name: int(name) for name in answers if name.isdecimal()}
-    guesses |= {name: answer.most_guesses for name, answer in answers.items() if answer.most_guesses}
-    configs = configs_of(servers, guesses)
-    plan = Plan(items, tuple(configs.values()), params, arguments.runs or RUNS, choice)
-    found: list[Trial] = []
+    asked = servers_plan(
+        servers, Plan(choice.of(prompts), (), params, arguments.runs or RUNS, choice), arguments.seconds
+    )
+    plan, found = asked.plan, list[Trial]()
 
     def tell(_: Trial) -> None:
         console.print(f"{len(found)} of {len(plan)} calls", style="dim")
 
-    ended = gathered(server_trials(servers, plan, configs, arguments.seconds), found, tell)
-    last = servers[-1]
-    facts = last.facts(answers[last.name])
-    if len(servers) > 2:  # each has its own number of guesses, by its row
-        facts["server"]["guesses"] = None
-    written = export_trials(arguments.export, _about(facts), plan, found, None)
-    _print_table(console, servers, configs, found, plan)
+    ended = gathered(server_trials(servers, asked, arguments.seconds), found, tell)
+    results = ResultsText(plan, plan_head(asked.about, plan))
+    written = export_trials(arguments.export, asked.about, plan, found, None, results)
+    _print_table(console, servers, asked.configs, found, plan)
     if ended:
         raise ended
     return written

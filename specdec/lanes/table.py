@@ -51,7 +51,8 @@ class LaneConfig(NamedTuple):
     def label(self) -> str:
         """Its name with its draft length, as a person reads it."""
         row = self.row
-        return row.label if row.gamma is not None or self.gamma is None else f"{row.label}, \u03b3 {self.gamma}"
+        untold = row.gamma is not None or self.gamma in (None, ENGINE)
+        return row.label if untold else f"{row.label}, \u03b3 {self.gamma}"
 
 
 @dataclass(frozen=True)

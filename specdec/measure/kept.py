@@ -6,7 +6,8 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from specdec.measure.plan import Plan, Trial
-from specdec.measure.results.file import ResultsText
+from specdec.measure.results.file import results_of_pair
+from specdec.measure.results.text import ResultsText
 from specdec.measure.trials import trials
 from specdec.models.pair import Pair
 
@@ -22,7 +23,7 @@ def kept_trials(
     pair: Pair, plan: Plan, before: tuple[str, str] | None = None
 ) -> Generator[Begun | Trial | None, None, None]:
     """Yield a ``Begun``, then the plan's trials that ``before`` (name and text of a results file) does not have."""
-    lines = ResultsText(pair, plan)
+    lines = results_of_pair(pair, plan)
     name, text = before or ("", "")
     found = lines.read(text, name)
     yield Begun(lines, found)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table as TerminalTable
 
 from specdec.facts import on_servers, takes_one_pass
-from specdec.lanes.table import BASELINE, LOOP, LaneConfig
+from specdec.lanes.table import BASELINE, ENGINE, LOOP, LaneConfig
 from specdec.measure.metrics import repeated_ngrams
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.results.format import About
@@ -45,10 +45,11 @@ def benchmark_table(rows: Sequence[dict[str, Any]], servers: bool = False) -> Fi
     return FigureTable(caption, COLUMNS, [*map(summary_cells, rows)], range(2, 9), minor=MINOR, of_minor=PLAINS)
 
 
-def gains_table(rows: Sequence[dict[str, Any]]) -> FigureTable | None:
+def gains_table(rows: Sequence[dict[str, Any]], servers: bool = False) -> FigureTable | None:
     """A row for each category, and in it the speed-up of each lane; None for a single category.
 
-    ``rows``: those of ``measure.summary.summary_rows`` without the ones over all categories.
+    ``rows``: those of ``measure.summary.summary_rows`` without the ones over all categories. ``servers``: servers ran
+    them.
     """
     gains: dict[str, dict[LaneConfig, float]] = defaultdict(dict)
     for row in rows:
@@ -63,17 +64,17 @@ def gains_table(rows: Sequence[dict[str, Any]]) -> FigureTable | None:
         for category, found in gains.items()
     ]
     columns = ["Category", *map(short_name, lanes)]
-    caption = (
-        "Speed-up over plain generate in each category of prompts, of the median run. No draft: our loop alone, in the "
-        "run of the fastest draft length"
-    )
-    return FigureTable(caption, columns, cells, range(1, len(columns)))
+    caption = f"Speed-up over {sentences.plain(servers)} in each category of prompts, of the median run"
+    loop = "" if servers else ". No draft: our loop alone, in the run of the fastest draft length"
+    return FigureTable(caption + loop, columns, cells, range(1, len(columns)))
 
 
 def short_name(config: LaneConfig) -> str:
     """The name of a lane where there is little room. Our own lanes have their draft length alone."""
     if config == LOOP:
         return "no draft"
+    if config.gamma == ENGINE:
+        return config.label
     length = f"\u03b3\u00a0{config.gamma}"
     return length if config.lane == LOOP.lane else f"{config.row.label}, {length}"
 
@@ -208,7 +209,7 @@ def summary_cells(row: dict[str, Any]) -> list[str]:
     return [
         row["category"],
         LaneConfig(row["lane"], row["gamma"]).row.label,
-        "" if row["gamma"] is None else str(row["gamma"]),
+        "" if row["gamma"] is None else sentences.length(row["gamma"]),
         (numbers.ends if row["tokens_per_second"] is None else numbers.spread)(
             _values(row, "tokens_per_second"), numbers.rate
         ),

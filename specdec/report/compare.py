@@ -21,7 +21,7 @@ COLUMNS = (
 )  # fmt: skip
 TITLE = (
     "Each lane at its best \u03b3 over all prompts; figures of the run with the median speed-up (lowest\u2013highest), "
-    "after the first token; speed-up over plain generate of the same file, whose tokens/s are lowest\u2013highest"
+    "after the first token; speed-up over the plain lane of the same file, whose tokens/s are lowest\u2013highest"
 )
 MINOR = ("Machine", "tokens/s", "acceptance", "tokens per pass", "settings that differ")
 DECISIVE = ("prompts", "new tokens", "temperature")  # settings that change the work itself

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from specdec.errors import quoted
 from specdec.events import GRAMMAR_NAMES, SamplingParams, Started
 from specdec.facts import DraftFacts, MachineFacts, ModelFacts, PairFacts, ServerFacts, on_servers
+from specdec.lanes.table import ENGINE
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice
 from specdec.measure.results.format import About
@@ -22,7 +23,7 @@ from specdec.report.sentences import SYNTHETIC
 class Origin:
     """Where shown figures come from. ``name`` is that of a file."""
 
-    kind: Literal["run", "recording", "file", "link"]
+    kind: Literal["run", "servers", "recording", "file", "link"]
     name: str = ""
 
     @property
@@ -30,11 +31,13 @@ class Origin:
         return sentences.ORIGINS[self.kind].format(name=self.name)
 
 
-HERE, RECORDING, LINK = Origin("run"), Origin("recording"), Origin("link")
+HERE, ON_SERVERS, RECORDING, LINK = Origin("run"), Origin("servers"), Origin("recording"), Origin("link")
 
 
 def provenance_line(about: About) -> str:
-    """Pair, machine and day of a measurement, in a line."""
+    """Pair, machine and day of a measurement, in a line. Of servers the machine is not known."""
+    if on_servers(about["pair"]):
+        return f"{pair_line(about['pair'])} \u00b7 {day(about)}"
     cores = about["machine"]["cores"]
     parts = [pair_line(about["pair"]), _processor(about), f"{cores} cores" if cores else "", day(about)]
     return " \u00b7 ".join(filter(None, parts))
@@ -167,8 +170,8 @@ def machine_columns(about: About) -> dict[str, Any]:
 
 
 def _gammas(plan: Plan) -> list[Any]:
-    """Every draft length of the plan, numbers first."""
-    found = {gamma for _, gamma in plan.configs if gamma is not None}
+    """Every draft length of the plan that is known, numbers first."""
+    found = {gamma for _, gamma in plan.configs if gamma not in (None, ENGINE)}
     return sorted(found, key=lambda gamma: (not isinstance(gamma, int), gamma if isinstance(gamma, int) else 0))
 
 

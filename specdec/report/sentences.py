@@ -169,7 +169,7 @@ ORIGINS = {
 
 # Several results in one table.
 UNLIKE = "These rows cannot be compared directly: they differ in {settings}."
-NOTHING_COMPARED = "There is nothing to compare: no prompt has a call of plain generate and a call of another lane."
+NOTHING_COMPARED = "There is nothing to compare: no prompt has a call of the plain lane and a call of another one."
 ALIKE_ASKED = "All files have the same prompts, new tokens and temperature."
 
 # How the two texts of a race compare.
@@ -486,6 +486,11 @@ def policy(gamma: int | str) -> str:
     if isinstance(gamma, str) and gamma.startswith(CONFIDENCE):
         return f"stop below confidence {gamma.removeprefix(CONFIDENCE)}"
     return f"\u03b3 {gamma}"
+
+
+def length(gamma: int | str) -> str:
+    """A draft length in a column of draft lengths."""
+    return "not told" if gamma == ENGINE else str(gamma)
 
 
 def ahead(jobs: int, left: float | None) -> str:

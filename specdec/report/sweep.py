@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from specdec.events import MAX_GAMMA, longest_draft
 from specdec.facts import PairFacts, takes_one_pass
-from specdec.lanes.table import BASELINE, LOOP, LaneConfig
+from specdec.lanes.table import BASELINE, ENGINE, LOOP, LaneConfig
 from specdec.measure.metrics import no_clear_difference
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.summary import Share, Summary, fastest, share_of, summarise
@@ -73,7 +73,7 @@ def sweep_cells(row: SweepRow, mark: bool) -> list[str]:
     found = row.judgement
     figures = (found.speculation, found.predicted) if found.split else (None, None)
     return [
-        f"{row.gamma} \u2190 fastest" if mark else str(row.gamma),
+        f"{sentences.length(row.gamma or 0)} \u2190 fastest" if mark else sentences.length(row.gamma or 0),
         numbers.speedups(row.summary.gains, row.summary.gain),
         "" if found.alpha is None else numbers.percent(found.alpha),
         numbers.number(found.tokens),
@@ -147,7 +147,8 @@ def overall(
     if found.kind is Kind.NOT_MEASURED and rivals:
         return Overall(found, rivals[0], [Note("calls", measured.format(**counted))])
     lengths = [s.gamma for s in _drafting(summaries) if s.gains and s.gamma is not None]
-    subject = sentences.ONE_LENGTH.format(gamma=found.gamma)
+    # A server may not tell its draft length.
+    subject = None if found.gamma == ENGINE else sentences.ONE_LENGTH.format(gamma=found.gamma)
     if len(lengths) > 1:
         subject = sentences.FASTEST.format(gamma=found.gamma, lengths=sentences.lengths(lengths))
     said = [sentences.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []

@@ -17,6 +17,7 @@ from specdec.servers.client import PATIENCE, Client
 from specdec.servers.openai import OpenAI
 from specdec.text import TokenBytes, byte_of_character
 
+FIRST_PIECE = 2**24  # above the ids of every vocabulary: another server of the race may tell its ids
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -41,7 +42,7 @@ class ServerTokens(TokenBytes):
 
     def id_of(self, text: str) -> int:
         """The id of a piece of text."""
-        found = self._ids.setdefault(text, len(self._ids))
+        found = self._ids.setdefault(text, FIRST_PIECE + len(self._ids))
         self._bytes[found] = text.encode(errors="replace")
         return found
 

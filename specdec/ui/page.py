@@ -157,7 +157,7 @@ class _Components:
             self._server = None
             if servers or not limits.public:
                 with _tab(TITLE):
-                    self._server = ServerTab(jobs, limits, servers, _LIVE)
+                    self._server = ServerTab(jobs, limits, servers, _LIVE, _SCRIPTS)
             with _tab("How it works"):
                 how_tab(_ASSET % "explain/how.js")
         self._measuring = gamma, bench, lossless  # they show a result when they are opened

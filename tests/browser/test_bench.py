@@ -13,7 +13,7 @@ from specdec.events import SamplingParams
 from specdec.lanes.table import lane_configs
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import PromptItem
-from specdec.measure.results.file import ResultsText
+from specdec.measure.results.file import results_of_pair
 from specdec.measure.trials import trials
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -65,7 +65,7 @@ def measured(slot, tmp_path_factory) -> list[Path]:
         configs = lane_configs(("generate", "speculative", "speculative:0"), (3,))
         plan = Plan((PromptItem("one", "story", "Once upon"),), configs, SamplingParams(tokens, seed=0), 1)
         found.append(folder / f"of{tokens}.results.jsonl")
-        found[-1].write_text(ResultsText(slot.pair, plan).write(filter(None, trials(slot.pair, plan))))
+        found[-1].write_text(results_of_pair(slot.pair, plan).write(filter(None, trials(slot.pair, plan))))
     return found
 
 

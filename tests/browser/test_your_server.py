@@ -6,6 +6,7 @@ import pytest
 from server_standins import StandIn
 
 from browser.conftest import go_to, launch, notes, settle, skip, text, visit
+from browser.test_measuring import finish, set_number
 from specdec.servers.address import Address
 from specdec.ui.jobs.limits import PUBLIC
 
@@ -77,6 +78,51 @@ def test_two_servers_are_checked_raced_and_looked_at(page) -> None:
         assert page.is_visible("#sd-server-live .sd-boxes")
         for secret in (plain.url, other.url, str(other.port)):
             assert secret not in link
+
+
+@pytest.mark.full
+def test_a_benchmark_of_servers_is_measured_saved_linked_and_opened(page, tmp_path) -> None:
+    """It is found below the race, shows each prompt, is stopped with what it has, and opens on the tab Benchmark."""
+    (tmp_path / "own.jsonl").write_text("".join(f'{{"prompt": "Once upon {name}"}}\n' for name in ("one", "two")))
+    with StandIn("plain") as plain, StandIn("vllm") as other:
+        go_to(page, "Your server")
+        page.fill("#sd-server-plain input", plain.url)
+        page.fill("#sd-server-spec input", other.url)
+        set_number(page, "server-tokens", 40)
+        page.click("#sd-server-bench-fold > button")
+        page.wait_for_selector("#sd-server-bench-estimate:has-text('36 calls of 40 tokens.')")
+        page.set_input_files("#sd-server-bench-set input[type=file]", tmp_path / "own.jsonl")
+        page.wait_for_selector("#sd-server-bench-estimate:has-text('12 calls of 40 tokens.')")
+        finish(page, "server-bench")
+        verdict, link = text(page, "#sd-server-bench-verdict"), "#sd-server-bench-link input"
+        assert "Measured from this machine, on running servers" in verdict and "plain server" in verdict
+        rows = [row.split("\t") for row in page.locator("#sd-server-bench-table tbody tr").all_inner_texts()]
+        assert [row[0] for row in rows] == ["Plain", "Speculative", "1", "2"]
+        assert [row[-1] for row in rows[1:]] == ["6 of 6", "3 of 3", "3 of 3"]
+        page.wait_for_selector("#sd-server-bench-plot .main-svg")
+        page.wait_for_function("document.querySelector('#sd-server-bench-link input').value.includes('#bench=')")
+        with page.expect_download() as file:
+            page.click("#sd-server-bench-files button:text-is('benchmark.results.jsonl')")
+        file.value.save_as(tmp_path / "found.results.jsonl")
+        address = page.input_value(link)
+        page.click(".sd-shareButton")
+        page.wait_for_selector(".sd-sharePanel [aria-label='Link to these results']")
+        assert page.input_value(".sd-sharePanel [aria-label='Link to these results']") == address
+        page.click(".sd-shareButton")
+        other.go_on.clear()
+        page.click("#sd-server-bench-start")
+        page.wait_for_selector("#sd-server-bench-stop:visible")
+        page.click("#sd-server-bench-stop")
+        page.wait_for_selector("#sd-server-bench-start:visible")
+        other.go_on.set()
+        assert text(page, "#sd-server-bench-verdict") == verdict, "what was measured before stays"
+        go_to(page, "Benchmark")
+        page.set_input_files("#sd-bench-open-file", tmp_path / "found.results.jsonl")
+        page.wait_for_selector("#sd-bench-verdict:has-text('From the file found.results.jsonl')")
+        assert "plain server" in text(page, "#sd-bench-verdict") and "1x" in text(page, "#sd-bench-table")
+        told = page.locator("#sd-tabs").inner_text() + (tmp_path / "found.results.jsonl").read_text() + address
+        for server in (plain, other):
+            assert f":{server.port}" not in told
 
 
 @pytest.mark.full

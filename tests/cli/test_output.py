@@ -24,7 +24,7 @@ from specdec.cli.output import console_of
 from specdec.cli.terminal import terminal
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure import roofline
-from specdec.measure.results.file import ResultsText
+from specdec.measure.results.file import results_of_pair
 from specdec.report.recording import token_bytes
 from specdec.version import VERSION
 
@@ -163,7 +163,7 @@ def test_a_comparison_is_exported(measured, tmp_path, monkeypatch) -> None:
     def kept(pair, plan, path):
         (item,) = plan.prompts
         found = [trial(0, config, LANES[config], item.name, item.category) for config in plan.configs]
-        results.append(ResultsText(pair, plan).write(found))
+        results.append(results_of_pair(pair, plan).write(found))
         return found
 
     monkeypatch.setattr(bench, "run_plan_distributed", kept)

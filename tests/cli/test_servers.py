@@ -9,6 +9,10 @@ import pytest
 from programs import specdec_command
 from server_standins import Dying, StandIn
 
+from specdec.lanes.table import BASELINE
+from specdec.measure.results.format import read_results
+from specdec.servers.bench import UNTOLD
+
 
 @pytest.mark.parametrize(("option", "between"), [([], ""), (["--chat"], "\n\n")])
 def test_an_answer_stands_apart_from_a_message_and_goes_on_from_a_text(option, between) -> None:
@@ -37,15 +41,28 @@ def test_a_table_over_prompts_names_the_plain_server(tmp_path) -> None:
     assert "predicted" not in ended.stdout
 
 
-def test_a_recording_over_prompts_is_refused_before_a_server_is_asked(tmp_path) -> None:
-    prompts = tmp_path / "one.jsonl"
-    prompts.write_text('{"prompt": "Once upon"}')
+def test_calls_over_prompts_are_a_results_file(tmp_path) -> None:
+    """Also of a single server that does not tell its draft length, and whose name does not."""
+    prompts, file = tmp_path / "two.jsonl", tmp_path / "found.jsonl"
+    prompts.write_text('{"prompt": "Once upon"}\n{"prompt": "One day"}\n')
+    with StandIn("plain") as plain, StandIn("text") as silent:
+        words = [f"plain={plain.url}", f"other={silent.url}", "--prompts", prompts, "--tokens", "32", "--runs", "1"]
+        ended = specdec_command("servers", *words, "--export", file)
+        assert ended.returncode == 0, ended.stderr
+        assert "not told" in ended.stdout and "engine 1" not in ended.stdout and "\u03b3 engine" not in ended.stdout
+    results = read_results(file.read_text(), file.name)
+    assert results.plan.configs == (BASELINE, UNTOLD) and len(results.trials) == len(results.plan) == 4
+    texts = {trial.prompt: set() for trial in results.trials}  # type: ignore[var-annotated]
+    for trial in results.trials:
+        texts[trial.prompt].add("".join(map(chr, trial.token_ids)))
+    assert all(len(found) == 1 and found.pop().startswith(", a robot") for found in texts.values()), "letters"
+
+
+def test_a_set_without_prompts_is_refused_before_a_server_is_asked(tmp_path) -> None:
+    prompts = tmp_path / "none.jsonl"
+    prompts.write_text("\n")
     with StandIn("plain") as plain, StandIn("vllm") as other:
         words = ["servers", f"plain={plain.url}", f"fast={other.url}", "--prompts", prompts]
-        ended = specdec_command(*words, "--export", tmp_path / "race.jsonl")
-        assert ended.returncode == 1 and "race.jsonl would hold the recording of a race" in ended.stderr
-        assert "ends in .csv, .json or .md." in ended.stderr
-        prompts.write_text("\n")
         assert "The file has no prompts." in specdec_command(*words).stderr
         assert not plain.asked and not other.asked
 

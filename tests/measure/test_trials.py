@@ -27,11 +27,11 @@ from specdec.measure import prompts
 from specdec.measure.metrics import Metrics
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import Choice, PromptItem, parse_prompts, read_prompts
-from specdec.measure.results.file import ResultsFile, ResultsText
+from specdec.measure.results.file import ResultsFile, results_of_pair
 from specdec.measure.trials import trials
 from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import LOCAL
-from specdec.ui.tabs.measurement import Measurement
+from specdec.ui.tabs.measurement import pair_measurement
 
 ROOT = Path(specdec.__file__).parent.parent
 ITEMS = (PromptItem("one", "story", "Once upon a time"), PromptItem("two", "code", "def push(self"))
@@ -147,7 +147,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(pair, tmp_path) -> N
 
 def test_results_are_read_from_a_text_and_nothing_else_is_taken_from_it(pair) -> None:
     """Each trial is read once, with any line ends. Forged or cut lines are dropped."""
-    text = ResultsText(pair, plan())
+    text = results_of_pair(pair, plan())
     found = list(filter(None, trials(pair, plan())))
     written = text.write(reversed(found))
     assert text.read(written, "x") == found
@@ -341,7 +341,7 @@ def test_a_stopped_measurement_tells_what_its_verdict_counts(pair, monkeypatch) 
     asked, stop = plan(runs=3), Event()
     statuses = []
     turn = JobContext(SimpleNamespace(pair=pair), lambda task: task.run(pair), stop)
-    measured = Measurement(turn, asked, LOCAL)
+    measured = pair_measurement(turn, asked, LOCAL)
     for status, _ in measured.steps():
         statuses.append(status)
         if measured.results and len(measured.results.trials) == len(asked) // 3 + 1:
@@ -405,8 +405,8 @@ def test_chat_needs_a_template(pair) -> None:
 
 def test_results_of_other_settings_are_refused_and_of_the_same_prompts_taken(pair) -> None:
     """Results with another temperature, chat or other prompts are refused; another name of the set is accepted."""
-    text = ResultsText(pair, plan(chosen=Choice("a set"))).write([])
-    assert ResultsText(pair, plan(chosen=Choice("renamed", first=9))).read(text, "x") == []
+    text = results_of_pair(pair, plan(chosen=Choice("a set"))).write([])
+    assert results_of_pair(pair, plan(chosen=Choice("renamed", first=9))).read(text, "x") == []
     warm = specdec.SamplingParams(max_new_tokens=32, temperature=0.5, seed=0, ignore_eos=True)
     chat, first = Choice("a set", chat=True), ITEMS[:1]
     for change, named in (
@@ -415,7 +415,7 @@ def test_results_of_other_settings_are_refused_and_of_the_same_prompts_taken(pai
         ({"prompts": first}, "prompts"),
     ):
         with pytest.raises(specdec.InvalidInput, match=rf"another measurement \({named} differ\)"):
-            ResultsText(pair, plan(**change)).read(text, "x")
+            results_of_pair(pair, plan(**change)).read(text, "x")
 
 
 @pytest.mark.parametrize("name", SETS)

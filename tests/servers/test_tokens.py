@@ -86,3 +86,10 @@ def test_a_prompt_whose_tokens_are_not_told_is_its_own_text() -> None:
         Detokenizer([b"", b"", b"a"]), Spelling([]), "m", Answer((0, 1), (Piece(0.1, "a", (2,)),), "eos", 0.1), "Hi"
     )
     assert b"".join(map(tokens, (0, 1))) == b"Hi"
+
+
+def test_pieces_of_one_server_have_other_ids_than_the_tokens_of_another() -> None:
+    tokens = learned(Spelling(LEVEL), Detokenizer(PARTS), len(PARTS))
+    pieces = [tokens.id_of(text) for text in (" a", " b", " a")]
+    assert pieces[0] == pieces[2] != pieces[1]
+    assert [tokens(i) for i in range(len(PARTS))] == PARTS and b"".join(map(tokens, pieces)) == b" a b a"

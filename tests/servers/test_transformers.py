@@ -1,4 +1,4 @@
-"""A light real server: two of ``transformers serve``, raced by the command.
+"""A light real server: two of ``transformers serve``, raced, measured and compared by the command.
 
 It streams a chunk for each token and tells neither ids nor rounds; its list of models fails without the hub.
 """
@@ -18,6 +18,9 @@ from pathlib import Path
 import pytest
 from needed import require
 from transformers.utils.import_utils import is_serve_available
+
+from specdec.measure.results.format import read_results
+from specdec.measure.summary import summarise
 
 TARGET = str(Path(__file__).parents[2] / "specdec" / "embedded" / "target")
 START = 120.0  # seconds
@@ -65,9 +68,9 @@ def _wait(url: str, process: subprocess.Popen, log: Path) -> None:
     pytest.fail(f"the server did not start:\n{log.read_text()[-2000:]}")
 
 
-def run(*words: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "specdec", "servers", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+def run(*words: str, command: str = "servers") -> subprocess.CompletedProcess:
+    command_line = [sys.executable, "-m", "specdec", command, *words]
+    return subprocess.run(command_line, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.full
@@ -83,6 +86,24 @@ def test_a_race_of_two_light_servers(urls, tmp_path) -> None:
     assert not any(url.removeprefix("http://") in written for url in urls)
     lines = [json.loads(line) for line in written.splitlines()]
     assert len(lines) > 16 and len({line.get("lane") for line in lines} - {None}) == 2
+
+
+@pytest.mark.full
+def test_prompts_texts_and_load_of_two_light_servers(urls, tmp_path) -> None:
+    prompts, results = tmp_path / "two.jsonl", tmp_path / "found.jsonl"
+    prompts.write_text('{"prompt": "Once upon a time"}\n{"prompt": "One day, Tom"}\n')
+    words = [f"plain={urls[0]}", f"other={urls[1]}", "--model", TARGET, "--prompts", str(prompts)]
+    bench = run(*words, "--tokens", "32", "--runs", "1", "--export", str(results))
+    assert bench.returncode == 0, bench.stderr
+    assert "over the plain server" in " ".join(bench.stdout.split()) and "not told" in bench.stdout
+    found = read_results(results.read_text(encoding="utf-8"), results.name)
+    assert len(found.trials) == 4 and summarise(found.trials)[-1].same == 2
+    texts = run(*words, "--tokens", "8", command="lossless")
+    assert texts.returncode == 0, texts.stderr
+    assert "Same text: other writes what plain writes on all 2 prompts." in texts.stdout
+    load = run(*words, "--tokens", "8", "--at-once", "2", "--runs", "1", command="load")
+    assert load.returncode == 0, load.stderr
+    assert "At once" in load.stdout and "plain" in load.stdout
 
 
 @pytest.mark.full

@@ -31,7 +31,7 @@ def servers_arguments(parser: Parser) -> None:
         help="how often each server runs; default: until the verdict is clear, five times at most; over prompts "
         f"{RUNS} times",
     )
-    add_export_argument(parser, "the race, or a table over prompts,", SERVER_FILES)
+    add_export_argument(parser, "the race, or the measurement over prompts,", SERVER_FILES)
 
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:

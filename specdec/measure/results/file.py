@@ -1,4 +1,4 @@
-"""Keeps the trials of a measurement as a text or in a file, so that an interrupted measurement can be continued.
+"""Keeps the trials of a pair's measurement in a file, so that an interrupted measurement can be continued.
 
 Continuing needs the pair that was measured. ``measure.results.format`` reads the same files without it.
 """
@@ -10,66 +10,27 @@ import hashlib
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-
-from pydantic_core import from_json
 
 from specdec.engine.request import machine_facts, versions
 from specdec.errors import InvalidInput
 from specdec.measure.plan import Key, Plan, Trial
-from specdec.measure.results.format import VERSION, About, results_line, trials_of
+from specdec.measure.results.format import About
+from specdec.measure.results.text import ResultsText, plan_head, trial_line
 from specdec.models.pair import Pair
 
 LARGEST = 256_000_000  # bytes of a results file that is read
-UNASKED = ("at", "chosen")  # of the first line, may differ: the same prompts can be chosen in another way
-
-
-class ResultsText:
-    """Trials as JSON lines, after a first line that says what was measured.
-
-    ``about`` is the part of that line about pair, machine, versions and time.
-    """
-
-    def __init__(self, pair: Pair, plan: Plan):
-        self._plan = plan
-        self._order = {(run, item.name, *config): at for at, (run, item, config) in enumerate(plan.steps())}
-        self._head = _head(pair, plan)
-
-    @property
-    def about(self) -> About:
-        head = self._head
-        return {"at": head["at"], "pair": head["pair"], "machine": head["machine"], "versions": head["versions"]}
-
-    def write(self, known: Iterable[Trial]) -> str:
-        """Write each trial once, in the plan's order."""
-        by_key = {trial.key: trial for trial in known}
-        ordered = sorted(by_key.values(), key=lambda trial: self._order[trial.key])
-        return results_line({"results": self._head}) + "".join(map(_trial_line, ordered))
-
-    def read(self, text: str, name: str) -> list[Trial]:
-        """Read the plan's trials from a text. A line that was cut short is dropped, and its trial runs again.
-
-        The time at which the measurement began stays that of the text. Raises ``InvalidInput``, with the ``name`` of
-        the text's file, if it belongs to another measurement.
-        """
-        head, *lines = text.splitlines() or [""]
-        if not head:
-            return []
-        self._head["at"] = _same(name, head, from_json(results_line(self._head)))
-        return trials_of(lines, self._plan, name)
 
 
 class ResultsFile:
-    """The same in a file. Trials that it contains are not measured again.
+    """A pair's results in a file. Trials that it contains are not measured again.
 
     Where several processes measure, each writes its own file beside this one until ``merge``.
     """
 
     def __init__(self, path: Path, pair: Pair, plan: Plan, process: int = 0):
         self.path, self.process = Path(path), process
-        self._text = ResultsText(pair, plan)
+        self._text = results_of_pair(pair, plan)
 
     def read(self) -> list[Trial]:
         """Read the trials of all processes. Raises ``InvalidInput`` if they belong to another measurement."""
@@ -87,7 +48,7 @@ class ResultsFile:
     def add(self, trial: Trial) -> None:
         try:
             with self._own.open("a", encoding="utf-8") as file:
-                file.write(_trial_line(trial))
+                file.write(trial_line(trial))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -143,16 +104,12 @@ def measured_on(pair: Pair) -> About:
     return {"at": time.time(), "pair": pair.describe(), "machine": machine_facts(pair.device), "versions": versions()}
 
 
-def _head(pair: Pair, plan: Plan) -> dict[str, Any]:
-    """What two parts of one measurement must have in common, and the fields in ``UNASKED``."""
-    kind = {"device": pair.device.type}  # without the number, which differs between the processes of a launch
-    about = measured_on(pair)
-    found: dict[str, Any] = {"version": VERSION, "weights": _weights(pair), **about}
-    found |= {"pair": about["pair"] | kind, "machine": about["machine"] | kind}
-    # Without sampling, the drawn seed does not matter.
-    params = asdict(plan.params) | ({"seed": None} if plan.params.greedy else {})
-    asked = {"prompts": [asdict(item) for item in plan.prompts], "configs": plan.configs, "runs": plan.runs}
-    return found | asked | {"params": params, "chosen": asdict(plan.chosen)}
+def results_of_pair(pair: Pair, plan: Plan) -> ResultsText:
+    """The results of a plan that a pair runs. Two parts of one measurement must have the same weights, too."""
+    about, kind = measured_on(pair), {"device": pair.device.type}  # the number differs between processes of a launch
+    facts, machine = about["pair"] | kind, about["machine"] | kind
+    head = plan_head({**about, "pair": facts, "machine": machine}, plan)  # type: ignore[typeddict-item]
+    return ResultsText(plan, head | {"weights": _weights(pair)})
 
 
 def _weights(pair: Pair) -> str:
@@ -166,19 +123,3 @@ def _weights(pair: Pair) -> str:
                 values = weight.detach().flatten()
                 digest.update(values[:: max(1, len(values) // 16)][:16].float().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
-
-
-def _same(name: str, text: str, ours: dict[str, Any]) -> float:
-    """When the measurement with this first line began. Raises ``InvalidInput`` if it is another measurement."""
-    try:
-        theirs = from_json(text)["results"]
-        differing = [name for name in ours if name not in UNASKED and theirs.get(name) != ours[name]]
-        if not differing:
-            return float(theirs["at"])
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise InvalidInput(f"{name} has no results of this program. Name another file.") from None
-    raise InvalidInput(f"{name} has results of another measurement ({', '.join(differing)} differ). Name another file.")
-
-
-def _trial_line(trial: Trial) -> str:
-    return results_line(asdict(trial))

@@ -24,7 +24,7 @@ from specdec.engine.policy import policy_of
 from specdec.errors import InvalidInput
 from specdec.events import MAX_GAMMA, SamplingParams
 from specdec.facts import OPEN, MachineFacts, PairFacts
-from specdec.lanes.table import LaneConfig, row_of
+from specdec.lanes.table import ENGINE, LaneConfig, row_of
 from specdec.measure.metrics import Metrics, in_microseconds, with_rates
 from specdec.measure.plan import Key, Plan, Trial
 from specdec.measure.prompts import LONGEST_NAME, Choice, PromptItem
@@ -200,7 +200,8 @@ def _shown_pair(facts: PairFacts) -> dict[str, Any]:
     """The facts about a pair that tables and sentences need."""
     target = {name: facts["target"][name] for name in ("name", "layers", "dtype", "bits")}
     draft = facts["draft"] and {name: value for name, value in facts["draft"].items() if name in SHOWN_OF_DRAFT}
-    return {name: facts[name] for name in ("name", "device", "compiled")} | {"target": target, "draft": draft}
+    server = {"server": facts["server"]} if "server" in facts else {}
+    return {name: facts[name] for name in ("name", "device", "compiled")} | {"target": target, "draft": draft} | server
 
 
 def _config(lane: str, gamma: int | str | None) -> LaneConfig:
@@ -210,7 +211,7 @@ def _config(lane: str, gamma: int | str | None) -> LaneConfig:
             raise InvalidInput(f"its lane {lane} has a draft length.")
     elif gamma is None:
         raise InvalidInput(f"its lane {lane} has no draft length.")
-    else:
+    elif gamma != ENGINE:
         policy_of(gamma)
     return config
 

@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from specdec.lanes.table import BASELINE, LOOP, LaneConfig
 from specdec.measure.plan import Trial
 from specdec.measure.summary import Summary, find, summarise
+from specdec.report import sentences
 from specdec.report.benchmark import short_name
 from specdec.report.numbers import factor, speedups
 from specdec.ui.charts.figures import COLOURS, FAINT, GREY, LINE, NEAR, PAGE, add_title, bars, from_above, straight
@@ -41,13 +42,13 @@ class Row(NamedTuple):
     gains: dict[LaneConfig, float]
 
 
-def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
+def benchmark_figure(trials: Sequence[Trial], servers: bool = False) -> go.Figure:
     """A row for each lane at each draft length: its speed-up over all prompts, with a bar from lowest to highest run.
 
     Where there is more than one category of prompts, each has a row below with a mark for each lane, the median run,
     and the figure of the fastest. A lane's mark is in the same line of each row, so no mark is over another one. A
-    legend above them says which mark is which lane. Names are left of the axis; the line of plain generate goes
-    through all rows.
+    legend above them says which mark is which lane. Names are left of the axis; the line of the plain lane goes
+    through all rows. ``servers``: servers ran the lanes.
     """
     lanes = [s for s in summarise(trials) if s.gains and s.lane_config != BASELINE]
     groups = list(dict.fromkeys(trial.category for trial in trials))
@@ -79,10 +80,11 @@ def benchmark_figure(trials: Sequence[Trial]) -> go.Figure:
     texts = ["<br>".join(f"<b>{line}</b>{NEAR}" for line in lines) for lines in names]
     texts += ["<br>".join(f"<b>{line}</b>{NEAR}" for line in shown(row.category).split("<br>")) for row in rows]
     figure.update_yaxes(range=[whole, 0], tickvals=middles, ticktext=texts, showgrid=False)
-    _add_beside_plain(figure, "plain generate, 1x", most)
+    plain = sentences.plain(servers)
+    _add_beside_plain(figure, f"{plain.removeprefix('the ')}, 1x", most)
     left = ceil(LETTER * max((len(line) for text in texts for line in _words(text).split("<br>")), default=0))
     figure = from_above(figure, whole, legend=0, lines=3, right=30).update_layout(margin_l=left)
-    add_title(figure, "Speed-up over plain generate (times)", KEY, 1, LINE + 8)
+    add_title(figure, f"Speed-up over {plain} (times)", KEY, 1, LINE + 8)
     if rows:
         _add_lower_axis(figure)
         first = f"the first {len(rows)} of {len(groups)}; " * (len(groups) > MOST_ROWS)

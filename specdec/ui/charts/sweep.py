@@ -9,6 +9,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from specdec.report import sentences
 from specdec.report.judge import Judgement
 from specdec.report.sweep import SweepRow
 from specdec.ui.charts.figures import BLUE, GREY, LINE, ORANGE, add_title, bars, coloured, styled
@@ -27,11 +28,11 @@ CURVE = "fixed \u03b3"
 RIGHT = 66  # pixels right of a chart, for the names of its lines
 
 
-def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int) -> go.Figure:
+def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int, servers: bool = False) -> go.Figure:
     """The speed-up against the draft length: medians of the runs, with bars from the lowest to the highest run.
 
     ``longest``: the longest draft length of the sweep. Title and key are above the chart, so that on a phone it has the
-    whole width.
+    whole width. ``servers``: servers ran the lanes.
     """
     fixed = [(row.gamma, row) for row in rows if isinstance(row.gamma, int)]
     predicted = [(gamma, row.predicted) for gamma, row in fixed if row.predicted]
@@ -43,7 +44,7 @@ def sweep_figure(rows: Sequence[SweepRow], best: SweepRow | None, longest: int) 
     if best and isinstance(best.gamma, int) and best.summary.gain:
         _mark_best(figure, best.gamma, best.summary.gain, longest)
     lines = [(3 * "\u00a0").join(coloured(name, colour) for name, colour in marks) for marks in key]
-    _finish(figure, "Speed-up over plain generate (times)", lines, FIRST, longest, ALONG)
+    _finish(figure, f"Speed-up over {sentences.plain(servers)} (times)", lines, FIRST, longest, ALONG)
     return figure.update_yaxes(showgrid=False)  # it has a grid of its own
 
 

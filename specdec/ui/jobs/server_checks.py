@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from specdec.errors import ServerFailed
 from specdec.measure.losslessness import SampleComparison, compare_samples
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.servers.address import connected
@@ -17,7 +15,7 @@ from specdec.servers.load import CALLS_EACH, LoadRun, under_load
 from specdec.servers.race import lanes_of
 from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import Limits
-from specdec.ui.jobs.server_race import ServerRace, Turn
+from specdec.ui.jobs.server_race import ServerRace, Turn, until_over
 
 
 @dataclass
@@ -54,7 +52,7 @@ def load_steps(
     A Stop and the page's limit end it early; what was measured before stays.
     """
     found, turn = LoadSoFar(len(levels) * runs * len(ask.servers)), Turn(context, limits)
-    with _until(turn), connected(ask.servers, ask.model, turn.over) as servers:
+    with until_over(turn), connected(ask.servers, ask.model, turn.over) as servers:
         lanes_of(servers)
         asked = [turn.asked(item.prompt, ask.chat, ask.params) for item in read_prompts(EXAMPLES)]
         plain, *others = servers
@@ -72,19 +70,9 @@ def text_steps(context: JobContext, ask: ServerRace, count: int, limits: Limits)
     Greedily that is the example prompts; with a temperature ``count`` short continuations of the prompt from each.
     """
     turn = Turn(context, limits)
-    with _until(turn), connected(ask.servers, ask.model, turn.over) as servers:
+    with until_over(turn), connected(ask.servers, ask.model, turn.over) as servers:
         lanes_of(servers)
         yield from _greedy(servers, ask, turn) if ask.params.greedy else _sampled(servers, ask, count, turn)
-
-
-@contextmanager
-def _until(turn: Turn) -> Iterator[None]:
-    """Take a failed call for the end of the job, not for a fault, where the job is over."""
-    try:
-        yield
-    except ServerFailed:
-        if not turn.over():
-            raise
 
 
 def _greedy(servers: Sequence[Server], ask: ServerRace, turn: Turn) -> Iterator[TextsSoFar]:

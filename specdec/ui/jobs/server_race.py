@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,7 +33,7 @@ LOOKED = 8  # tokens
 
 @dataclass(frozen=True, slots=True)
 class ServerRace:
-    """What a visitor asks of two servers, of which the first is the plain one: a race, or one of ``server_checks``."""
+    """What a visitor asks of two servers, of which the first is the plain one: a race, a benchmark or a check."""
 
     servers: tuple[Address, Address]
     prompt: str
@@ -71,15 +72,26 @@ class Turn:
         self.context.began = self.context.began or time.monotonic()  # it needs no lent device
 
     def asked(self, prompt: str, chat: bool, params: SamplingParams) -> Asked:
-        return Asked(message_of(prompt, chat), params, self._left())
+        return Asked(message_of(prompt, chat), params, self.left())
 
     def over(self) -> bool:
         most = self.limits.seconds
         return self.context.stop.is_set() or (most is not None and self.context.seconds > most)
 
-    def _left(self) -> float:
+    def left(self) -> float:
+        """The deadline of a call that begins now, in seconds."""
         most = self.limits.seconds
         return SECONDS if most is None else max(1.0, min(SECONDS, most - self.context.seconds))
+
+
+@contextmanager
+def until_over(turn: Turn) -> Iterator[None]:
+    """Take a failed call for the end of the job, not for a fault, where the job is over."""
+    try:
+        yield
+    except ServerFailed:
+        if not turn.over():
+            raise
 
 
 @dataclass

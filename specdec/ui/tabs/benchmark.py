@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -10,37 +9,32 @@ from typing import Any
 import gradio as gr
 
 from specdec.engine.policy import gamma_of
-from specdec.errors import InvalidInput, SpecdecError, quoted
+from specdec.errors import InvalidInput, quoted
 from specdec.lanes.table import LANES, Lane, LaneConfig, lane_configs
-from specdec.measure.metrics import pool
-from specdec.measure.plan import Plan, Trial
-from specdec.measure.prompts import EXAMPLES, NAME, Choice, parse_prompts, read_prompts
+from specdec.measure.plan import Plan
+from specdec.measure.prompts import NAME
 from specdec.measure.results.format import Results
-from specdec.measure.summary import summarise, summary_rows
 from specdec.report import sentences
-from specdec.report.benchmark import EXPORTS, benchmark_json, benchmark_table, gains_table
 from specdec.report.provenance import HERE, Origin
-from specdec.report.tables import by_place
-from specdec.ui import html
-from specdec.ui.charts.benchmark import benchmark_figure
-from specdec.ui.fields import LABELS, integer, number_field, whole_or_none
+from specdec.ui.fields import integer, number_field
 from specdec.ui.files import TextFile, chosen, file_buttons, file_field, offered
 from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.queue import JobQueue
-from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, done
+from specdec.ui.tabs.benchmark_result import RESULTS, benchmark_files, shown_benchmark
 from specdec.ui.tabs.compare import ComparePanel
 from specdec.ui.tabs.grammar_field import grammar_fields, grammar_named
 from specdec.ui.tabs.measurement import (
     Buttons,
-    Measurement,
     ResultPanel,
     Values,
     logged,
     measured_params,
+    pair_measurement,
     settings_fold,
     sizes,
 )
+from specdec.ui.tabs.prompt_set import PromptSet, prompts_in
 from specdec.ui.tabs.results_io import Opening, kept_results
 
 LEDE = (
@@ -48,8 +42,6 @@ LEDE = (
     "after the first token, over all prompts of the median run."
 )
 KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
-RESULTS = "benchmark.results.jsonl"
-FIRST = LABELS["first"]
 MOST_TEXT = 200  # characters in the field for draft lengths
 
 
@@ -65,8 +57,7 @@ class BenchTab:
         with settings_fold("bench"):
             with gr.Row(elem_classes="sd-form"):
                 most = f"up to {limits.file_bytes / 1e6:g} MB"
-                hint = f"JSON lines or a JSON list (.jsonl, .json, .gz), {most}. Without a file: the example prompts."
-                self._set = file_field(files, "Prompt set", hint, "sd-bench-set", limits)
+                self._set = PromptSet("bench", files, jobs, limits)
                 hint = f"A {RESULTS} with the same settings, {most}. Its calls are not measured again."
                 self._earlier = file_field(files, "Earlier results (optional)", hint, "sd-bench-earlier", limits)
             with gr.Row(elem_classes="sd-form"):
@@ -80,9 +71,7 @@ class BenchTab:
                 )
             with gr.Row(elem_classes="sd-form"):
                 sized = sizes("bench", limits, tokens=64, runs=3)
-                first = gr.Textbox(
-                    "", label=FIRST, info="the first N; empty: all", max_lines=1, min_width=90, elem_id="sd-bench-first"
-                )
+                first = self._set.first_field()
                 temperature = number_field(
                     0, "Temperature", info="0 is greedy", step=0.05, elem_id="sd-bench-temperature"
                 )
@@ -91,8 +80,6 @@ class BenchTab:
                 kind, grammar = grammar_fields("sd-bench-grammar")
             self._sizes = [*sized, first, kind]
             self._settings = [*sized, first, temperature, self.chat, kind, grammar]
-        # The categories of the prompts, so that the estimate need not read the prompt set again.
-        self._categories = gr.State([item.category for item in read_prompts(EXAMPLES)])
         self._findings = ResultPanel("bench")
         hint = f"{RESULTS} contains every call. To continue this benchmark, give it as earlier results."
         self._files = file_buttons(files, "Save results", hint, "sd-bench-files", "bench")
@@ -100,26 +87,13 @@ class BenchTab:
         self._compare = ComparePanel(jobs, files, RESULTS)
 
     def wire(self, tab: gr.Tab, address: gr.HTML, named: Callable[[], Values]) -> None:
-        asked = [self._set, self._earlier, self._lanes, self._gammas, *self._settings]
-        read = self._set.change(self._categories_of, self._set, self._categories, **UNLIMITED, **INTERNAL)
-        sized = [self._categories, self._lanes, self._gammas, *self._sizes]
-        self._buttons.estimate(self._jobs, tab, sized, _size, after=read)
+        asked = [self._set.file, self._earlier, self._lanes, self._gammas, *self._settings]
+        sized = [self._set.categories, self._lanes, self._gammas, *self._sizes]
+        self._buttons.estimate(self._jobs, tab.select, sized, _size, after=self._set.wire())
         cleared = self._findings.cleared | {self._files: None, self._link: None}
         self._buttons.wire(self._jobs, self._job, asked, cleared, named)
         self._compare.wire()
         self._opening.wire(tab, address, self._buttons.status, cleared, self._finished)
-
-    async def _categories_of(self, request: gr.Request, prompts: Any) -> list[str]:
-        """The category of each prompt of a set; none if it cannot be read. Start shows the reason."""
-
-        def read() -> list[str]:
-            own = chosen(prompts, self._limits)
-            return [item.category for item in (parse_prompts(own.text) if own else read_prompts(EXAMPLES))]
-
-        try:
-            return await done(self._jobs, request, "read prompts", read)
-        except SpecdecError:
-            return []
 
     def _job(
         self,
@@ -135,20 +109,18 @@ class BenchTab:
         kind: str | None,
         grammar: str | None,
     ) -> Job:
-        own, before = chosen(prompts, self._limits), chosen(earlier, self._limits)
-        many = whole_or_none(FIRST, first)
-        choice = Choice(own.name if own else NAME, many, bool(chat))
+        choice, items = self._set.read(prompts, first, bool(chat))
+        before = chosen(earlier, self._limits)
         params = measured_params(tokens, temperature, kind, grammar)
-        items = choice.of(parse_prompts(own.text) if own else read_prompts(EXAMPLES))
         plan = Plan(items, _configs(lanes, gammas), params, integer("Runs", runs), choice)
         self._limits.take(params.max_new_tokens, plan.runs, len(plan.prompts), grammar=params.grammar)
         asked = {"prompts": len(plan.prompts), "runs": plan.runs, "lanes": lanes, "gammas": gammas}
-        asked |= {"first": many, "chat": choice.chat}
+        asked |= {"first": choice.first, "chat": choice.chat}
         work = partial(self._measure, plan=plan, before=before)
         return Job(self._buttons.name, plan.tokens, work, asked | logged(params))
 
     def _measure(self, context: JobContext, plan: Plan, before: TextFile | None) -> Iterator[Values]:
-        measured = Measurement(context, plan, self._limits, before)
+        measured = pair_measurement(context, plan, self._limits, before)
         for text, results in measured.steps():
             yield {self._buttons.status: text} | (self._shown(results, HERE) if results else {})
         if results := measured.results:
@@ -156,19 +128,15 @@ class BenchTab:
 
     def _shown(self, results: Results, origin: Origin) -> Values:
         unknown = results.about["pair"]["name"] == "embedded" and results.plan.chosen.name != NAME
-        notes = [KNOWN] if unknown else []
-        figures = [benchmark_figure(results.trials)]
-        return self._findings.show(results, origin, _tables(results.trials), figures, notes)
+        return shown_benchmark(self._findings, results, origin, [KNOWN] if unknown else [])
 
     def _finished(self, results: Results, origin: Origin) -> Values:
         """A finished benchmark that is opened: verdict, chart, table and explanation."""
         return self._shown(results, origin) | self._findings.explain(results)
 
     def _ending(self, results: Results, text: str) -> Values:
-        about, found = results.about, results.trials
-        files = {f"benchmark{suffix}": export(about, results.plan, found) for suffix, export in EXPORTS.items()}
-        files |= {"benchmark.json": benchmark_json(about, results.plan, found), RESULTS: text}
-        return {self._files: offered(files), self._link: self._opening.value(results)} | self._findings.explain(results)
+        files = offered(benchmark_files(results, text))
+        return {self._files: files, self._link: self._opening.value(results)} | self._findings.explain(results)
 
 
 def _size(
@@ -181,24 +149,9 @@ def _size(
     kind: str | None,
 ) -> tuple[str, int, int]:
     """The work of a benchmark with these values, for ``Buttons.estimate``."""
-    many = whole_or_none(FIRST, first)
-    prompts = sum(min(found, many or found) for found in Counter(categories).values())
+    prompts = prompts_in(categories, first)
     count, length = prompts * len(_configs(lanes, gammas)) * integer("Runs", runs), integer("New tokens", tokens)
     return sentences.calls(count, length, grammar_named(kind)), count, length
-
-
-def _tables(trials: Sequence[Trial]) -> str:
-    """A row for each lane over all prompts, and folds: the speed-ups by category, and all that is measured."""
-    summaries, found = summarise(trials), summary_rows(trials)
-    every, lanes = benchmark_table(found), len(summaries)
-    kept = by_place([(s.lane_config, pool(side.lane for side in s.sides)) for s in summaries if s.sides])
-    places = html.folded("By place in the draft", html.table_html(kept)) if kept else ""
-    if (rows := len(every.rows)) == lanes:
-        return html.table_html(every) + places
-    overall = every.part(range(rows - lanes, rows), slice(1, None))
-    gains = gains_table(found[: rows - lanes])
-    by_category = html.folded("Speed-up in each category", html.table_html(gains)) if gains else ""
-    return html.table_html(overall) + by_category + html.folded("All figures", html.table_html(every)) + places
 
 
 def _choices() -> list[Lane]:

@@ -15,7 +15,7 @@ from specdec.engine.decode import speculative
 from specdec.engine.policy import policy_of
 from specdec.errors import InvalidInput
 from specdec.events import Event, SamplingParams, longest_draft
-from specdec.facts import takes_one_pass
+from specdec.facts import on_servers, takes_one_pass
 from specdec.lanes.decoding_thread import Batches, driven
 from specdec.measure.costs import Costs
 from specdec.measure.plan import Plan
@@ -44,11 +44,11 @@ from specdec.ui.tabs.code import code_answer
 from specdec.ui.tabs.grammar_field import grammar_named
 from specdec.ui.tabs.measurement import (
     Buttons,
-    Measurement,
     ResultPanel,
     Values,
     logged,
     measured_params,
+    pair_measurement,
     settings_fold,
     sizes,
 )
@@ -118,7 +118,7 @@ class GammaTab:
         self._buttons.wire(self._jobs, self._sweep_job, asked, cleared, named)
         self._opening.wire(tab, address, self._buttons.status, cleared, self._finished)
         sized = [self._chosen, self._tokens, self._runs, self._grammar[0]]
-        self._buttons.estimate(self._jobs, tab, sized, _size)
+        self._buttons.estimate(self._jobs, tab.select, sized, _size)
         given = [self._prompt, self._chat, self._chosen, self._tokens, self._temperature, *self._grammar]
         cleared = {self._outcomes: "", self.best: "", self.race_it: gr.update(visible=False)}
         self._record.wire(self._jobs, self._what_if_job, given, cleared, named)
@@ -147,7 +147,7 @@ class GammaTab:
         return Job(self._buttons.name, plan.tokens, partial(self._sweep, plan=plan), settings)
 
     def _sweep(self, context: JobContext, plan: Plan) -> Iterator[Values]:
-        measured = Measurement(context, within(plan, longest_draft(context.slot.facts)), self._limits)
+        measured = pair_measurement(context, within(plan, longest_draft(context.slot.facts)), self._limits)
         for text, results in measured.steps():
             yield {self._buttons.status: text} | (self._shown(results, HERE) if results else {})
         if (results := measured.results) is None:
@@ -163,12 +163,13 @@ class GammaTab:
         rows = sweep_rows(summarise(found), takes_one_pass(facts))
         best = marked(rows, found, plan)
         figures = []
-        if rows:
+        servers = on_servers(facts)
+        if any(isinstance(row.gamma, int) for row in rows):  # a server may not tell its draft length
             longest = max((gamma for _, gamma in plan.configs if isinstance(gamma, int)), default=0)
-            figures = [sweep_figure(rows, None if best is None else rows[best], longest)]
+            figures = [sweep_figure(rows, None if best is None else rows[best], longest, servers)]
             figures += small_figures(rows, longest, takes_one_pass(facts))
         notes = filter(None, [provenance.grammar_note(plan.params), block_note(facts), theory_note(rows)])
-        return self._findings.show(results, origin, _tables(rows, best) if rows else "", figures, notes)
+        return self._findings.show(results, origin, _tables(rows, best, servers) if rows else "", figures, notes)
 
     def _finished(self, results: Results, origin: Origin) -> Values:
         """A finished sweep that is opened: verdict, chart, table and explanation."""
@@ -237,8 +238,10 @@ class GammaTab:
         }
 
 
-def _tables(rows: Sequence[SweepRow], best: int | None) -> str:
+def _tables(rows: Sequence[SweepRow], best: int | None, servers: bool) -> str:
     """The fastest row, \u03b3 0 and auto, and a fold with all rows. ``best`` is the marked row."""
+    if servers:
+        return html.table_html(sweep_table(rows, best, servers))
     first = fastest([row.summary for row in rows])
     telling = [at for at, row in enumerate(rows) if row.gamma in (0, "auto") or row.summary is first]
     table = sweep_table(rows, best)

@@ -98,7 +98,7 @@ class LosslessTab:
     def wire(self, tab: gr.Tab, address: gr.HTML, named: Callable[[], Values]) -> None:
         cleared: Values = {self._verdict: "", self._plot: gr.update(visible=False), self._table: "", self._link: None}
         self._opening.wire(tab, address, self._buttons.status, cleared, self._shown)
-        self._buttons.estimate(self._jobs, tab, [self._draws], _size, by_race=False)
+        self._buttons.estimate(self._jobs, tab.select, [self._draws], _size, by_race=False)
         self._buttons.wire(self._jobs, self._job, [self._lane, self._draws], cleared, named)
 
     def _job(self, lane: str, draws: float | None) -> Job:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import asdict
 from functools import partial
@@ -16,11 +16,11 @@ import plotly.graph_objects as go
 
 from specdec.errors import SpecdecError, with_names
 from specdec.events import SamplingParams
-from specdec.facts import takes_one_pass
+from specdec.facts import on_servers, takes_one_pass
 from specdec.measure.kept import Begun, kept_trials
 from specdec.measure.plan import LEAST_TOKENS, Plan, Trial
-from specdec.measure.results.file import ResultsText
 from specdec.measure.results.format import MOST_CALLS, Results
+from specdec.measure.results.text import ResultsText
 from specdec.measure.summary import comparable
 from specdec.measure.task import Task
 from specdec.models.pair import Pair
@@ -77,13 +77,13 @@ class Buttons:
     def estimate(
         self,
         jobs: JobQueue,
-        tab: gr.Tab,
+        opened: Any,
         fields: list[Any],
         size_of: Callable[..., tuple[str, int, int]],
         by_race: bool = True,
         after: Any = None,
     ) -> None:
-        """Show beside Start how long it will take, when ``tab`` is opened and when a field changes.
+        """Show beside Start how long it will take, at the event ``opened`` and when a field changes.
 
         ``size_of`` turns the fields' values into the work: in words, the number of its parts, and the tokens of each.
         ``by_race``: until a job of this kind has run, a race gives the time of a token. ``after`` is a listener that
@@ -100,7 +100,7 @@ class Buttons:
             return sentences.work_ahead(work, jobs.expected(self.name, count * tokens, by_race))
 
         said: Values = {"fn": say, "inputs": fields, "outputs": self._estimate, "queue": False} | INTERNAL
-        gr.on([tab.select, *(field.change for field in fields)], trigger_mode="always_last", **said)
+        gr.on([opened, *(field.change for field in fields)], trigger_mode="always_last", **said)
         if after is not None:
             after.then(**said)
 
@@ -204,7 +204,9 @@ class ResultPanel:
 
 
 def _judged(results: Results) -> Overall:
-    return overall(results.trials, results.plan, one_pass=takes_one_pass(results.about["pair"]))
+    facts = results.about["pair"]
+    servers = on_servers(facts)
+    return overall(results.trials, results.plan, one_pass=takes_one_pass(facts), on_servers=servers)
 
 
 def measured_params(
@@ -247,13 +249,25 @@ def allowed(pair: Pair, plan: Plan, limits: Limits) -> Plan:
     return plan
 
 
-class Measurement:
-    """Runs the calls of a plan one after another, and keeps their results."""
+def pair_measurement(context: JobContext, plan: Plan, limits: Limits, before: TextFile | None = None) -> Measurement:
+    """The calls of a plan on the loaded pair. ``before`` is a file of results, whose calls are not measured again."""
+    allowed(context.pair, plan, limits)
+    task = Task(partial(kept_trials, plan=plan, before=before), plan.tokens)
+    return Measurement(context, context.run_task(task), len(plan), limits)
 
-    def __init__(self, context: JobContext, plan: Plan, limits: Limits, before: TextFile | None = None):
-        """``before`` is a file of results. Calls that it contains are not measured again."""
-        self._context, self._limits, self._plan = context, limits, allowed(context.pair, plan, limits)
-        self._task = Task(partial(kept_trials, plan=plan, before=before), plan.tokens)
+
+class Measurement:
+    """Follows the calls of a plan, which run one after another, and keeps their results."""
+
+    def __init__(
+        self,
+        context: JobContext,
+        calls: Generator[Begun | Trial | None, None, None],
+        planned: int,
+        limits: Limits,
+    ):
+        """``calls`` yields a ``Begun`` first, then each of the ``planned`` calls when it has ended."""
+        self._context, self._calls, self._planned, self._limits = context, calls, planned, limits
         self._found: list[Trial] = []
         self._lines: ResultsText | None = None
 
@@ -262,7 +276,7 @@ class Measurement:
         """None before the first call has ended."""
         if self._lines is None or not self._found:
             return None
-        return Results(self._lines.about, self._plan, list(self._found))
+        return Results(self._lines.about, self._lines.plan, list(self._found))
 
     @property
     def text(self) -> str:
@@ -279,10 +293,10 @@ class Measurement:
         It yields only between two calls, so that showing results costs no call any time. It ends when the job is
         stopped or the page's limit is reached; the last status says so.
         """
-        found, planned, done = self._found, len(self._plan), 0
+        found, planned, done = self._found, self._planned, 0
         first, shown_at = 0.0, float("-inf")
         yield html.status("Warming up."), None
-        with closing(self._context.run_task(self._task)) as steps:
+        with closing(self._calls) as steps:
             for step in steps:
                 if isinstance(step, Begun):
                     self._lines = step.lines
@@ -291,13 +305,8 @@ class Measurement:
                     found.append(step)
                     done += 1
                     self._context.counts["calls"] = done
-                if (why := self._ended()) and len(found) < planned:
-                    counted = len(comparable(found))
-                    rest = f"; the verdict uses {counted:,} calls, of runs that all lanes finished" * (
-                        counted < len(found)
-                    )
-                    yield html.status(f"{why}: {len(found):,} of {planned:,} calls done{rest}."), self.results
-                    return
+                if self._ended() and len(found) < planned:
+                    break
                 if isinstance(step, Trial):
                     now = time.monotonic()
                     first = first or now  # from here on without the warm-up
@@ -308,7 +317,13 @@ class Measurement:
                     elif now - shown_at > CHART_EVERY:
                         shown_at = now
                         yield html.status(text, len(found) / planned), self.results
-        yield "", self.results
+        why = self._ended() if len(found) < planned else ""
+        if not why:
+            yield "", self.results
+            return
+        counted = len(comparable(found))
+        rest = f"; the verdict uses {counted:,} calls, of runs that all lanes finished" * (counted < len(found))
+        yield html.status(f"{why}: {len(found):,} of {planned:,} calls done{rest}."), self.results
 
     def _ended(self) -> str:
         """Why there is no further call; empty if there is no reason."""

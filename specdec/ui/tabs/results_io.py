@@ -79,14 +79,15 @@ class Kept(Generic[Found]):
 
 def kept_results(key: str) -> Kept[Results]:
     """Results of a sweep or a benchmark."""
-    return Kept(f"recorded_{key}.jsonl", read_results, _results_of_link, _results_text)
+    return Kept(f"recorded_{key}.jsonl", read_results, _results_of_link, text_for_link)
 
 
 def _results_of_link(text: str, name: str) -> Results:
     return read_results(text, name, CALLS_OF_LINK)
 
 
-def _results_text(results: Results) -> str:
+def text_for_link(results: Results) -> str:
+    """The text of results for a link; empty if it would be too long."""
     return figures_only(results) if len(results.plan) <= CALLS_OF_LINK else ""
 
 
@@ -109,8 +110,7 @@ class Opening(Generic[Found]):
 
     def link_field(self) -> gr.HTML:
         """The field for a link. Its value is what ``value`` gives; it is empty without results."""
-        settings = json.dumps({"key": self._key})
-        self.link = gr.HTML(js_on_load=_LINK % (self._script, settings), elem_id=f"sd-{self._key}-link", **_LOOK)
+        self.link = link_field(self._key, self._script, self._key)
         return self.link
 
     def wire(
@@ -175,12 +175,26 @@ class Opening(Generic[Found]):
 
         ``code`` is what ``code_answer`` gives for them, for the Share menu.
         """
-        return json.dumps({"text": self._kept.text(results), "code": code})
+        return link_value(self._kept.text(results), code)
 
     def _opened(self, results: Found, origin: Origin) -> Values:
         cleared = {k: dict(v) if isinstance(v, dict) else v for k, v in self._cleared.items()}
         shown = self._show(results, origin) | {self.link: self.value(results)}
         return cleared | shown | {self._status: "", self._greeting.filled: True}
+
+
+def link_field(key: str, script: str, name: str) -> gr.HTML:
+    """A field for a link to results, whose value ``link_value`` makes. ``key`` names them in the address.
+
+    ``script`` is the address of ``results.js``. The Share menu knows them under ``name``.
+    """
+    settings = json.dumps({"key": key, "name": name})
+    return gr.HTML(js_on_load=_LINK % (script, settings), elem_id=f"sd-{name}-link", **_LOOK)
+
+
+def link_value(text: str, code: dict[str, Any] | None = None) -> str:
+    """``text``: that of the results for a link. ``code`` is for the Share menu."""
+    return json.dumps({"text": text, "code": code})
 
 
 def text_of_link(value: Any) -> str:

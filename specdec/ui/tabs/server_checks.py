@@ -25,7 +25,7 @@ from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import Limits
 from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.server_checks import LoadSoFar, TextsSoFar, load_steps, load_tokens, text_steps
-from specdec.ui.jobs.server_race import ServerRace
+from specdec.ui.jobs.server_race import ServerRace, require_prompt
 from specdec.ui.tabs.measurement import CHART_EVERY, Buttons, Values
 
 AT_ONCE, RUNS, DRAWS = 8, 2, 200
@@ -131,6 +131,7 @@ class ServerChecks:
         if not ask.params.greedy:
             if count < DRAWS // 4:
                 raise InvalidInput(f"Draws must be {DRAWS // 4} or more, for a difference to be found at all.")
+            require_prompt(ask.prompt, self._limits)
             self._limits.take(DRAWN_TOKENS, draws=count)
         work = partial(self._compare, ask=ask, count=count)
         return Job(self._text.name, ask.params.max_new_tokens * len(ask.servers), work)

@@ -29,6 +29,7 @@ from specdec.ui.jobs.race_stream import refusal
 from specdec.ui.jobs.server_race import ServerRace, look_at, require_prompt, server_stream
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
 from specdec.ui.tabs.measurement import REFUSED
+from specdec.ui.tabs.server_bench import ServerBench
 from specdec.ui.tabs.server_checks import ServerChecks
 
 TITLE, KIND = "Your server", "servers"
@@ -64,10 +65,10 @@ HELP = "No server yet? How to start two"
 class ServerTab:
     """Built inside a ``gr.Tab``. ``named``: the servers that were named at the start; without them visitors type two.
 
-    ``script`` is the address of ``live.js``.
+    ``script`` is the address of ``live.js``; ``scripts`` has those of the benchmark's scripts by name.
     """
 
-    def __init__(self, jobs: JobQueue, limits: Limits, named: Sequence[Address], script: str):
+    def __init__(self, jobs: JobQueue, limits: Limits, named: Sequence[Address], script: str, scripts: dict[str, str]):
         if limits.public and not named:
             raise ValueError("strangers may use this tab only with servers that were named at the start")
         self._jobs, self._limits, self._named = jobs, limits, tuple(named)
@@ -107,6 +108,7 @@ class ServerTab:
         self._inputs = [*fields, *self._chosen]
         # Takes the live view while this tab is open and servers ran the race that it shows.
         gr.HTML('<div class="sd-livePlace sd-live"></div>', elem_id="sd-server-live", apply_default_css=False)
+        self._bench = ServerBench(jobs, limits, self._asked, self._inputs, self._tokens, scripts)
         self._checks = ServerChecks(limits, self._asked, self._inputs)
         if not self._named:
             with gr.Accordion(HELP, open=False, elem_id="sd-server-help", elem_classes="sd-after"):
@@ -137,6 +139,7 @@ class ServerTab:
 
     def wire(self, live: Any, named: Callable[[], dict[Any, Any]]) -> None:
         """Wire the buttons. ``live`` is the live view; ``named`` gives the page's header for an answer."""
+        self._bench.wire(named)
         self._checks.wire(self._jobs, named)
         outputs, work = [self._waiting, live, *named()], self._racing(live, named)
         ran = self._start.click(work, self._inputs, outputs, js=self._begin, **UNLIMITED, **INTERNAL)
@@ -169,7 +172,6 @@ class ServerTab:
         servers, model = self._servers(*chosen)
         if not isinstance(prompt, str):
             raise InvalidInput("The prompt is no text. Nothing ran.")
-        require_prompt(prompt, self._limits)
         params = SamplingParams(
             max_new_tokens=integer(LABELS["max_new_tokens"], tokens),
             temperature=read_number(LABELS["temperature"], temperature),
@@ -183,6 +185,7 @@ class ServerTab:
             try:
                 yield {self._waiting: ""}
                 asked = self._asked(*values)
+                require_prompt(asked.prompt, self._limits)
                 work = partial(server_stream, ask=asked, limits=self._limits)
                 job = Job(KIND, asked.tokens, work, asked.settings())
                 async with aclosing(followed(self._jobs, request, job)) as steps:

@@ -23,7 +23,7 @@ from specdec.ui.jobs.context import Job, JobContext
 from specdec.ui.jobs.limits import LOCAL, PUBLIC, Limits
 from specdec.ui.jobs.log import JobLog
 from specdec.ui.jobs.queue import JobQueue
-from specdec.ui.tabs import benchmark, best_gamma
+from specdec.ui.tabs import benchmark, best_gamma, prompt_set
 from specdec.ui.tabs.race_form import RaceForm
 
 SCRIPTS = dict.fromkeys(("files", "results", "takehome"), '"x.js"')
@@ -84,7 +84,7 @@ def test_a_sweep_obeys_the_grammar_of_the_race(pair, monkeypatch) -> None:
 
 
 def test_a_benchmark_obeys_its_own_grammar(pair, monkeypatch) -> None:
-    monkeypatch.setattr(benchmark, "read_prompts", lambda path: read_prompts(path)[:1])
+    monkeypatch.setattr(prompt_set, "read_prompts", lambda path: read_prompts(path)[:1])
     _, _, tab = tabs(pair)
     asked = (None, None, ["free-draft"], "3", 64, 1, "1", 0, False)
     found = results_in(shown(tab._job(*asked, "regex", EXPRESSION), pair))

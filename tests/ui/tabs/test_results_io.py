@@ -162,11 +162,8 @@ def test_status_and_results_of_a_measurement_are_of_the_same_calls(monkeypatch, 
     monkeypatch.setattr("specdec.ui.tabs.measurement.CHART_EVERY", every)
     asked = plan((BASELINE, LOOP), runs=3)
     made = [trial(run, e, plain(0.01) if e == BASELINE else loop(0.01)) for run in range(3) for e in asked.configs]
-    monkeypatch.setattr("specdec.ui.tabs.measurement.allowed", lambda pair, plan, limits: plan)
-    context = SimpleNamespace(
-        pair=None, seconds=1.0, counts={}, stop=threading.Event(), run_task=lambda task: _steps(made)
-    )
-    steps = list(Measurement(context, asked, LOCAL).steps())
+    context = SimpleNamespace(seconds=1.0, counts={}, stop=threading.Event())
+    steps = list(Measurement(context, _steps(asked, made), len(asked), LOCAL).steps())
     assert [results for _, results in steps[:2]] == [None, None]
     assert "1 of 6 calls." in steps[1][0] and "left" in steps[2][0]
     *growing, (text, whole) = [(text, len(results.trials)) for text, results in steps if results]
@@ -200,6 +197,6 @@ def test_the_first_answer_of_a_measurement_names_the_loaded_pair(fails: bool) ->
     assert ("cannot do it" in shown[0][buttons.status]) if fails else [s[found] for s in shown] == ["first", "second"]
 
 
-def _steps(made):
-    yield Begun(SimpleNamespace(about={}), [])
+def _steps(asked, made):
+    yield Begun(SimpleNamespace(about={}, plan=asked), [])
     yield from made

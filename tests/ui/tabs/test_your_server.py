@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import gradio as gr
 import pytest
-from fakes import random_table, table_pair
 from pairwise import few
 from programs import specdec_command
+from server_pages import context_of, pressed, race_of, served
 from server_standins import PROMPT, Dying, StandIn
 
 import specdec
@@ -26,26 +26,16 @@ from specdec.report import recording
 from specdec.servers.address import Address, connected, named_address, named_addresses
 from specdec.servers.client import Client
 from specdec.ui.jobs import server_race
-from specdec.ui.jobs.context import JobContext
-from specdec.ui.jobs.limits import LOCAL, PUBLIC, Limits
+from specdec.ui.jobs.limits import LOCAL, PUBLIC
 from specdec.ui.jobs.log import LOG as JOBS
-from specdec.ui.jobs.log import JobLog
 from specdec.ui.jobs.server_checks import load_steps, text_steps
 from specdec.ui.jobs.server_race import ServerRace, look_at, server_stream
-from specdec.ui.page import Page, build
-from specdec.ui.server.launch import serve
+from specdec.ui.page import build
 from specdec.ui.tabs.server_checks import ServerChecks
 from specdec.ui.tabs.your_server import ServerTab
 from tests.load.web import Heard, Web, an_address
 
 KEY = "sk-very-secret"
-
-
-class Kept(JobLog):
-    """Keeps what is written about jobs, prompts and reasons included."""
-
-    def __init__(self) -> None:
-        super().__init__(prompts=True)
 
 
 @pytest.fixture
@@ -72,19 +62,6 @@ def canary() -> Iterator[StandIn]:
     """A server that nobody may reach."""
     with StandIn("plain") as server:
         yield server
-
-
-def served(limits: Limits, *servers: Address) -> tuple[Page, str]:
-    table = random_table(8, 8, seed=0)
-    pair = table_pair(table, table)
-    slot = SimpleNamespace(pair=pair, facts=pair.facts(), chat=False, plan=None)
-    page = build(slot, limits, journal=Kept(), servers=servers, proxies=1 if limits.public else 0)  # type: ignore[arg-type]
-    return page, serve(page, quiet=True)
-
-
-async def pressed(web: Web, button: str, visitor: str | None = None, **values) -> Heard:
-    function = web.functions.pressed(button)
-    return await web.call(function, web.functions.values(function, **values), forwarded=visitor)
 
 
 def lines_of(heard: Heard) -> list[dict]:
@@ -132,7 +109,7 @@ def test_a_public_page_without_named_servers_has_no_such_tab(canary) -> None:
     page.close()
     assert not any(str(name).startswith("sd-server") for name in elements)
     with pytest.raises(ValueError, match="named at the start"):
-        ServerTab(page.jobs, PUBLIC, (), '"live.js"')
+        ServerTab(page.jobs, PUBLIC, (), '"live.js"', {})
 
 
 @pytest.mark.parametrize("named", [True, pytest.param(False, marks=pytest.mark.full)])
@@ -236,15 +213,6 @@ def test_a_recording_or_link_with_a_servers_facts_opens_nothing(canary) -> None:
     heard = asyncio.run(visit())
     page.close()
     assert "cannot be used here" in heard.text and canary.asked == []
-
-
-def context_of(stop: threading.Event | None = None) -> JobContext:
-    return JobContext(SimpleNamespace(pair=None, facts=None), lambda task: iter(()), stop or threading.Event())  # type: ignore[arg-type, return-value]
-
-
-def race_of(plain: StandIn, other: StandIn, **more) -> ServerRace:
-    asked = {"params": SamplingParams(max_new_tokens=24), "until_clear": False} | more
-    return ServerRace((Address("plain", plain.url), Address("spec", other.url)), PROMPT, **asked)
 
 
 def test_a_race_on_servers_is_a_recording_with_their_facts() -> None:

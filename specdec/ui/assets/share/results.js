@@ -78,8 +78,8 @@ export function open(element, props, trigger, { id, label, most }) {
 }
 
 // The link to results, from one JSON value: { text, code }. `text` is that of a results file, and empty if it has too
-// many calls for a link. `code`, if there is any, is for the Share menu.
-export function link(element, props, watch, { key }) {
+// many calls for a link. `code`, if there is any, is for the Share menu, which knows the results under `name`.
+export function link(element, props, watch, { key, name }) {
   const field = new Copyable("Link to these results");
   const update = async () => {
     const { value } = props;
@@ -89,7 +89,7 @@ export function link(element, props, watch, { key }) {
     const address = packed && resultLink({ [key]: toBase64(packed) });
     const words = (WORDS[key] ?? OF_A_PLAN)[address ? 0 : 1];
     field.set(address ?? "", words);
-    offer(key, { link: found && (address ?? ""), code: found?.code, words });
+    offer(name, { link: found && (address ?? ""), code: found?.code, words });
     element.replaceChildren(...(found ? [el("h3", "", "Link to these results"), field.node] : []));
   };
   watch("value", update);

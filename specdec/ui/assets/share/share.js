@@ -13,10 +13,13 @@ import { LARGEST } from "../race/race.js";
 import { askServer, menuPlace } from "../lib/server.js";
 import { onTab, tabShown } from "../lib/tabs.js";
 
+// The names of results whose link opens another tab.
+const OTHER_RESULTS = { "your-server": "server-bench" };
 const NOTHING = "Nothing to share yet. Measure something here or open results; then their link is here.";
 const OWN = "The links below open only on this computer. To send a run, take the picture or the web page.";
 const OWN_RESULTS = "This link opens only on this computer. To send results, take the file.";
 const OWN_TAB = "This link opens only on this computer.";
+const OF_SERVERS = "Nothing to share yet. Run a race or a benchmark here; then its link is here.";
 const NO_RESULTS = "What this tab shows has no link and no file of its own.";
 
 export class Share {
@@ -150,13 +153,14 @@ const ownWords = (words) => (isOwn(location.href) ? [served(el("p", "sd-hint", w
 
 // What a tab other than the race has to share.
 function partsOf(tab) {
-  const key = resultsKey(tab);
+  const key = resultsKey(tab) ?? OTHER_RESULTS[tab];
   const { link, files, code, words } = offeredBy(key);
   const results = link === undefined || link === null ? null : new Copyable("Link to these results");
   if (!results) {
     const address = new Copyable("Link to this tab");
     address.set(linkWith({ tab }));
-    const words = el("p", "sd-hint", key ? NOTHING : NO_RESULTS);
+    const nothing = OTHER_RESULTS[tab] ? OF_SERVERS : NOTHING;
+    const words = el("p", "sd-hint", key ? nothing : NO_RESULTS);
     return [section("This tab", words, ...ownWords(OWN_TAB), address.node)];
   }
   results.set(link, words);
