@@ -15,8 +15,8 @@ from specdec.report.figure_table import FigureTable
 
 MOST_ROWS = 100  # prompts; a set may have thousands
 CAPTION = (
-    "{rows}: the median run of each by the speed-up over {plain}, after the first token; lowest to highest of its runs "
-    "in brackets"
+    "{rows}: its median run by the speed-up over {plain}, after the first token; lowest to highest of its runs in "
+    "brackets"
 )
 ONE_LANE = ("plain tokens/s", "tokens/s", "speed-up", "acceptance", "tokens per pass", "same text")
 MINOR = ("plain tokens/s", "tokens/s", "acceptance", "tokens per pass")
@@ -45,7 +45,9 @@ def prompts_table(trials: Sequence[Trial], servers: bool) -> FigureTable | None:
     told = [at for at in range(len(columns)) if any(row[1 + at] for row in cells)]
     columns = ("Prompt", *(columns[at] for at in told))
     shown = len(lanes)
-    rows = f"The first {shown} of {len(by_prompt)} prompts" if shown < len(by_prompt) else "Each prompt"
+    rows = "A row for each prompt"
+    if shown < len(by_prompt):
+        rows = f"A row for each of the first {shown} prompts of {len(by_prompt):,}"
     return FigureTable(
         CAPTION.format(rows=rows, plain=sentences.plain(servers)), columns,
         [[row[0], *(row[1 + at] for at in told)] for row in cells], range(1, len(columns)), minor=MINOR,

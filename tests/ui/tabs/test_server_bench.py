@@ -100,7 +100,7 @@ def test_a_benchmark_has_the_verdict_a_row_for_each_prompt_and_files_that_open_a
         ran, short, none, few, diary, same, swapped, wrong = asyncio.run(visit())
         page.close()
         assert "the plain server" in ran.text and "sd-plainTable" in ran.text
-        assert "Each prompt: the median run of each by the speed-up over the plain server" in ran.text
+        assert "A row for each prompt: its median run by the speed-up over the plain server" in ran.text
         assert "2 prompts of own.jsonl" in ran.text and "Measured from this machine, on running servers" in ran.text
         assert "too few to measure; give 32 or more" in short.text
         assert "give a whole number, 1 or more" in none.text and "not a whole number" in few.text
