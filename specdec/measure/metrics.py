@@ -32,7 +32,7 @@ class Metrics:
     Decode time and decode tokens do not include the first event with tokens.
 
     new_tokens             tokens written, the first included
-    target_passes          rounds after the prefill, one target pass each
+    target_passes          rounds after the prefill, one target pass each; 0 for a server that does not tell its rounds
     accepted, rejected, discarded   draft tokens by status
     alpha                  accepted / (accepted + rejected): guesses kept, of those tested
     draft_acceptance_rate  accepted / all drafted
@@ -124,10 +124,11 @@ def compute_metrics(events: Iterable[Event]) -> Metrics | None:
     statuses = [token.status for r in later for token in r.draft or ()] if observed else []
     accepted, rejected = statuses.count("accepted"), statuses.count("rejected")
     # Where drafts are not observed, only the last round can be a cut one.
-    whole = _whole(events) if observed else later[:-1]
+    passes = [] if _in_pieces(events) else later
+    whole = _whole(events) if observed else passes[:-1]
     return Metrics(
         new_tokens=new_tokens,
-        target_passes=len(later),
+        target_passes=len(passes),
         accepted=accepted if observed else None,
         rejected=rejected if observed else None,
         discarded=statuses.count("discarded") if observed else None,
@@ -148,7 +149,7 @@ def compute_metrics(events: Iterable[Event]) -> Metrics | None:
         tested_at=_at_places(later, ("accepted", "rejected")),
         kept_at=_at_places(later, ("accepted",)),
         overlap_at=_overlaps(later),
-        passes_of=_counted(len(r.committed_ids) for r in later),
+        passes_of=_counted(len(r.committed_ids) for r in passes),
         cpu_seconds=finished.cpu_seconds if finished else None,
         drafts=sum(bool(r.draft) for r in later) if observed else None,
     )
@@ -260,6 +261,13 @@ def repeated_ngrams(ids: Iterable[int], n: int = 4) -> float:
     ids = list(ids)
     grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+def _in_pieces(events: list[Event]) -> bool:
+    """Whether the rounds are pieces of a server's answer, because the server did not tell its rounds."""
+    started = next((event for event in events if isinstance(event, Started)), None)
+    server = started.pair.get("server") if started else None
+    return server is not None and server["exact"] != "rounds"
 
 
 def _whole(events: list[Event]) -> list[Round]:

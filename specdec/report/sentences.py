@@ -135,6 +135,7 @@ NONE_PAYS = "No draft length pays."
 LOOP_TOO = " Our loop without a draft: {times}."  # the end of the headline of a figure that is noise
 AT, IN_MEDIAN_RUN = "At", "In the median run at"  # the first words of the terms of a gain
 ONE_SERVER = "the server with draft length \u03b3 {gamma}"
+UNTOLD_SERVER = "the other server"  # where it does not tell its draft length
 ONE_LENGTH = "draft length \u03b3 {gamma}"  # a ``subject``, and this one of several lengths:
 FASTEST = "the fastest draft length (\u03b3 {gamma}, of \u03b3 {lengths})"
 LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."

@@ -147,9 +147,9 @@ def overall(
     if found.kind is Kind.NOT_MEASURED and rivals:
         return Overall(found, rivals[0], [Note("calls", measured.format(**counted))])
     lengths = [s.gamma for s in _drafting(summaries) if s.gains and s.gamma is not None]
-    # A server may not tell its draft length.
-    one = sentences.ONE_SERVER if on_servers else sentences.ONE_LENGTH
-    subject = None if found.gamma == ENGINE else one.format(gamma=found.gamma)
+    untold = found.gamma == ENGINE
+    one = sentences.UNTOLD_SERVER if untold else sentences.ONE_SERVER if on_servers else sentences.ONE_LENGTH
+    subject = one.format(gamma=found.gamma)
     if len(lengths) > 1:
         subject = sentences.FASTEST.format(gamma=found.gamma, lengths=sentences.lengths(lengths))
     said = [sentences.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []

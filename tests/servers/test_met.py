@@ -111,7 +111,7 @@ READ: dict[str, Part] = {
 }
 REFUSED: dict[str, tuple[dict[str, Part], str]] = {
     "a proxy that buffers": (
-        {"/v1/completions": held(0.4)}, r"sent its whole text at one moment, 0\.4\d s after .* such as a proxy; switch"
+        {"/v1/completions": held(0.4)}, r"sent its whole text at one moment, \d\.\d\d s after .* such as a proxy; switch"
     ),
     "chats alone": (
         {"/v1/completions": sent(b'{"error": {"message": "Not Found"}}', 404)},

@@ -22,6 +22,7 @@ from specdec.measure.results.format import Results, figures_only, read_results
 from specdec.report.provenance import LINK
 from specdec.report.sweep import overall
 from specdec.servers.address import Address
+from specdec.servers.bench import UNTOLD
 from specdec.ui.jobs.limits import LOCAL, PUBLIC
 from specdec.ui.jobs.server_bench import ServersCalls
 from specdec.ui.tabs.benchmark_result import RESULTS, shown_benchmark
@@ -141,7 +142,8 @@ def test_a_server_that_tells_nothing_is_compared_by_its_letters(other) -> None:
     rows = json.loads(files["benchmark.json"])["rows"]
     assert [(row["same_text"], row["compared"]) for row in rows if row["lane"] == "speculative server"] == [(4, 4)]
     found = overall(results.trials, results.plan, on_servers=True)
-    assert "engine" not in found.headline and "peculative decoding" in found.headline
+    assert "engine" not in found.headline and "other server" in found.headline.lower()
+    assert not any(t.metrics.mean_acceptance_length for t in results.trials if t.lane_config == UNTOLD), "not told"
     assert "| not told |" in files["benchmark.md"] and "\u03b3 engine" not in files["benchmark.md"]
     assert "\u03b3" not in files["benchmark.md"].splitlines()[4]
 
