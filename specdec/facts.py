@@ -107,7 +107,7 @@ class ServerFacts(TypedDict):
     """Facts about a server that ran a lane. Its address is not among them.
 
     - ``engine``, ``version``: such as "vLLM" and "0.32.0"; the version is None if it does not tell it.
-    - ``model``: the name that the server gives to its model.
+    - ``model``: the name that the server gives to its model; of a folder the last part.
     - ``speculation``: whether it speculates; None if it does not tell.
     - ``guesses``: how many guesses a step makes at most; None if it does not tell.
     - ``exact``: what it told: "rounds" each round; "counts" the sums of all rounds; "speed" neither.

@@ -111,7 +111,7 @@ def require_stream(answer: Answer, name: str) -> None:
         raise ServerFailed(
             f"The server {name} sent its whole text at one moment, {answer.pieces[0].seconds:.2f} s after the request, "
             "so the seconds of its tokens are not known. Something on the way holds its stream back, such as a proxy; "
-            "switch that off, or name the server's own address."
+            "switch that off, or name the server's own address. Or this machine was too busy to read it: try again."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -62,8 +63,9 @@ class Server:
     def facts(self, answer: Answer) -> PairFacts:
         """The facts about the lane of an answer. A server's address is in none of them."""
         told: ServerFacts = {
-            "engine": self.engine.name, "version": self.version, "model": self.model, "speculation": self.speculation,
-            "guesses": answer.most_guesses, "exact": answer.exact, "ids": answer.ids is not None,
+            "engine": self.engine.name, "version": self.version, "model": _shown_name(self.model),
+            "speculation": self.speculation, "guesses": answer.most_guesses, "exact": answer.exact,
+            "ids": answer.ids is not None,
         }  # fmt: skip
         unknown = {"layers": None, "dtype": "", "bits": None}
         drafting = self.speculation is not False
@@ -71,10 +73,16 @@ class Server:
             "name": None,
             "device": "server",
             "compiled": False,
-            "target": {"name": self.model, **unknown},  # type: ignore[typeddict-item]
+            "target": {"name": told["model"], **unknown},  # type: ignore[typeddict-item]
             "draft": {"kind": ENGINE, "text": "its own draft"} if drafting else None,
             "server": told,
         }
+
+
+def _shown_name(model: str) -> str:
+    """The name of a model for people who open a recording: of a folder the last part, as of a pair's."""
+    folder = re.match(r"[/~.\\]|[A-Za-z]:[/\\]", model)
+    return re.split(r"[/\\]", model.rstrip("/\\"))[-1] if folder else model
 
 
 def connect(
@@ -103,6 +111,8 @@ def server_lane(server: Server, asked: Asked, tokens: ServerTokens, lane: str) -
     where something on the way holds the answer back.
     """
     answer = server.ask(asked)
+    if answer.held_back:  # once more, because a busy machine may have read a whole stream at one moment
+        answer = server.ask(asked)
     require_stream(answer, server.name)
     facts = server.facts(answer)
     prompt = asked.prompt if isinstance(asked.prompt, str) else "\n".join(each["content"] for each in asked.prompt)

@@ -111,7 +111,7 @@ READ: dict[str, Part] = {
 }
 REFUSED: dict[str, tuple[dict[str, Part], str]] = {
     "a proxy that buffers": (
-        {"/v1/completions": held(0.4)}, r"sent its whole text at one moment, \d\.\d\d s after .* such as a proxy; switch"
+        {"/v1/completions": held(0.4)}, r"whole text at one moment, \d\.\d\d s after .* such as a proxy; switch"
     ),
     "chats alone": (
         {"/v1/completions": sent(b'{"error": {"message": "Not Found"}}', 404)},
@@ -189,6 +189,29 @@ def test_a_call_that_cannot_be_measured_is_refused_with_what_to_do(kind, monkeyp
         for use in used(url):
             with pytest.raises(ServerFailed, match=said):
                 use()
+
+
+def test_a_stream_that_was_read_at_one_moment_is_asked_for_once_more(monkeypatch) -> None:
+    monkeypatch.setattr(answers, "HELD_SECONDS", 0.25)
+    parts = iter([held(0.4), sent(body(records()))])
+    with hostile({"/v1/models": page(MODELS), "/v1/completions": lambda handler: next(parts)(handler)}) as url:
+        server, tokens = connect("one", url), ServerTokens()
+        with server.client:
+            events = list(server_lane(server, ASKED, tokens, "generate"))
+    assert b"".join(tokens(i) for each in events[1:-1] for i in each.committed_ids) == TEXT.encode()  # type: ignore[union-attr]
+    assert next(parts, None) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "shown"),
+    [("/home/me/models/tiny", "tiny"), ("C:\\models\\tiny", "tiny"), ("./tiny/", "tiny"), ("org/tiny", "org/tiny")],
+)
+def test_a_recording_has_no_path_to_a_servers_model(model, shown) -> None:
+    with hostile({"/v1/models": page(MODELS), "/v1/completions": sent(body(records()))}) as url:
+        server = connect("one", url, model=model)
+        with server.client:
+            facts = server.facts(server.ask(ASKED))
+    assert facts["server"]["model"] == facts["target"]["name"] == shown
 
 
 @pytest.mark.parametrize("kind", CLOSED)
