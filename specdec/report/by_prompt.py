@@ -8,7 +8,7 @@ from itertools import islice
 
 from specdec.lanes.table import BASELINE
 from specdec.measure.plan import Trial
-from specdec.measure.summary import Summary, summarise, summary_figures
+from specdec.measure.summary import Summary, comparable, summarise, summary_figures
 from specdec.report import numbers, sentences
 from specdec.report.benchmark import short_name
 from specdec.report.figure_table import FigureTable
@@ -28,7 +28,7 @@ def prompts_table(trials: Sequence[Trial], servers: bool) -> FigureTable | None:
     None for a single prompt, and before a prompt can be compared. ``servers``: servers ran them.
     """
     by_prompt: dict[str, list[Trial]] = defaultdict(list)
-    for trial in trials:
+    for trial in comparable(trials):
         by_prompt[trial.prompt].append(trial)
     configs = list(dict.fromkeys(trial.lane_config for trial in trials if trial.lane_config != BASELINE))
     found = {name: summarise(of_prompt) for name, of_prompt in islice(by_prompt.items(), MOST_ROWS)}

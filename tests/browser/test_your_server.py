@@ -97,8 +97,8 @@ def test_a_benchmark_of_servers_is_measured_saved_linked_and_opened(page, tmp_pa
         verdict, link = text(page, "#sd-server-bench-verdict"), "#sd-server-bench-link input"
         assert "Measured from this machine, on running servers" in verdict and "plain server" in verdict
         rows = [row.split("\t") for row in page.locator("#sd-server-bench-table tbody tr").all_inner_texts()]
-        assert [row[0] for row in rows] == ["Plain", "Speculative", "1", "2"]
-        assert [row[-1] for row in rows[1:]] == ["6 of 6", "3 of 3", "3 of 3"]
+        assert [row[0] for row in rows[:4]] == ["Plain", "Speculative", "1", "2"]
+        assert [row[-1] for row in rows[1:4]] == ["6 of 6", "3 of 3", "3 of 3"]
         page.wait_for_selector("#sd-server-bench-plot .main-svg")
         page.wait_for_function("document.querySelector('#sd-server-bench-link input').value.includes('#bench=')")
         with page.expect_download() as file:

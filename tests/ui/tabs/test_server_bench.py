@@ -115,9 +115,10 @@ def test_a_benchmark_has_the_verdict_a_row_for_each_prompt_and_files_that_open_a
             assert f":{plain.port}" not in text and f":{other.port}" not in text
 
 
-def test_results_of_servers_keep_their_words_wherever_they_are_opened() -> None:
+@pytest.mark.parametrize("kind", ["vllm", "text"])
+def test_results_of_servers_keep_their_words_wherever_they_are_opened(kind) -> None:
     """From a file and from a link, on the tabs Benchmark and Best gamma: no word of a pair on this machine."""
-    with StandIn("plain") as plain, StandIn("vllm") as other:
+    with StandIn("plain") as plain, StandIn(kind) as other:
         results, files = results_of(measured(plain, other))
     linked = read_results(figures_only(results), "It")
     assert linked.about["pair"]["server"] == results.about["pair"]["server"]
@@ -128,9 +129,11 @@ def test_results_of_servers_keep_their_words_wherever_they_are_opened() -> None:
     shown = json.dumps([opened["sd-bench-verdict"], opened["sd-bench-table"], chart.plot])
     assert "the plain server" in shown and "plain server, 1x" in shown
     sweep = GammaTab._shown(SimpleNamespace(_findings=panel), linked, LINK)  # type: ignore[arg-type]
-    shown += json.dumps([value for value in sweep.values() if isinstance(value, str)])
+    drawn = [value["value"].plot for value in sweep.values() if isinstance(value, dict) and value.get("value")]
+    assert bool(drawn) == (kind == "vllm"), "a draft length that is not told has no place on an axis"
+    shown += json.dumps([*(value for value in sweep.values() if isinstance(value, str)), *drawn])
     for text in (shown, files["benchmark.md"], files["benchmark.csv"]):
-        assert "plain generate" not in text and "our loop" not in text.lower()
+        assert "plain generate" not in text and "our loop" not in text.lower() and "\u03b3 engine" not in text
 
 
 @pytest.mark.parametrize("other", [StandIn("text"), Cut()], ids=["a token a piece", "two tokens a piece"])
