@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from browser.conftest import ask, edit, notes, run, skip, text, unfold
+from browser.conftest import ask, edit, notes, open_page, run, skip, text, unfold, visit
 from specdec.measure.prompts import EXAMPLES, PET_SCHEMA
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -19,6 +19,21 @@ def motion() -> str:
 
 
 ENDLESS = "class Stack:\n    def __init__(self):\n        self.items = []"  # 2,048 tokens and no end of text
+
+
+# Counts the parts of the page's config that the frontend makes reactive.
+COUNTED = """
+const Real = window.Proxy;
+window.reactive_ = 0;
+window.Proxy = new Real(Real, {
+  construct(real, [target, traps]) {
+    const { components = [], dependencies = [], page = {} } = window.gradio_config ?? {};
+    const layouts = Object.values(page).map(({ layout }) => layout);
+    window.reactive_ += [components, dependencies, layouts].some((list) => list.includes(target));
+    return new real(target, traps);
+  },
+});
+"""
 
 
 def count(page, name: str) -> int:
@@ -191,3 +206,16 @@ def test_words_of_the_first_screen_explain_themselves(page) -> None:
     page.wait_for_selector(".sd-meaning:has-text('one pass of the target checks them all')")
     page.keyboard.press("Escape")
     page.wait_for_selector(".sd-meaning", state="hidden")
+
+
+@pytest.mark.full
+def test_gradio_reads_the_config_as_plain_data(browser, address) -> None:
+    """Its frontend takes longer for a reactive one (``gradio_config.js``). Another version may make it reactive."""
+    with visit(browser, address) as page:
+        session = page.context.new_cdp_session(page)
+        session.send("Page.enable")
+        session.send("Page.addScriptToEvaluateOnNewDocument", {"source": COUNTED})
+        open_page(page, address)
+        found = page.evaluate("[window.reactive_, window.gradio_config.dependencies.length > 0]")
+        session.detach()  # with its script
+    assert found == [0, True]

@@ -3,6 +3,7 @@
 interface Window {
   specdec: any; // what tests wait on and what the page's buttons call; made in live.js
   Plotly: any;
+  gradio_config: any;
 }
 
 // The page looks for HTML elements only.

@@ -21,6 +21,7 @@ from specdec.ui.server.gradio_queue import bound_sessions
 from specdec.ui.server.log_lines import log_tracebacks
 from specdec.ui.server.logins import ADVICE
 from specdec.ui.server.rate_limits import OpenStreams, Rate
+from specdec.ui.static_page import ASSETS
 from specdec.ui.web_private import change_templates, messages_of, queue_of
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def serve(page: Page, root_path: str = "", **options: Any) -> str:
     log_tracebacks()
     change_templates(_named_by_path)
     change_templates(_with_preview)
+    change_templates(_read_quickly)
     jobs.listening = streams.listening
     launched = Event()
     gateway = {"streams": streams, "health": page.health, "proxies": jobs.proxies}
@@ -199,3 +201,9 @@ def _with_preview(template: str) -> str:
         '<meta name="twitter:card" content="summary_large_image" />',
     ]
     return _PREVIEW.sub("", template).replace("</head>", "\n".join([*lines, "</head>"]), 1)
+
+
+def _read_quickly(template: str) -> str:
+    """Gradio's HTML with a script that makes the page's config quick to read. As a file it could come too late."""
+    script = (ASSETS / "gradio_config.js").read_text(encoding="utf-8")
+    return template.replace("</head>", f"<script>\n{script}</script>\n</head>", 1)
