@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +105,18 @@ _TEMPLATES = """
 {{- change }}</button></p><p class="sd-pairAside">The models run on the two servers, not on this page.</p></div>
 <p class="sd-lede">A small model (the draft) guesses, a large one (the target) checks all guesses at once.
 <span>Same result, fewer waits.</span></p></header>
+{% endmacro %}
+
+{% macro chips(examples, recorded) %}
+<div class="sd-chipRow"><span class="sd-try">Try</span>
+{%- for name in examples -%}
+<button type="button" class="sd-chip" value="{{ loop.index0 }}">{{ name }}</button>
+{%- endfor -%}
+<span class="sd-try">Recorded</span>
+{%- for path, name in recorded -%}
+<button type="button" class="sd-chip" name="recording" value="{{ path }}">{{ name }}</button>
+{%- endfor -%}
+</div>
 {% endmacro %}
 
 {% macro all_methods(count) %}
@@ -223,6 +235,11 @@ def facts(found: Iterable[Figure]) -> str:
 def header(pair: str, change: str) -> str:
     """The top of the page, with the pair in words. ``change`` is the text of the button to change it."""
     return _HTML.header(pair, change).strip()
+
+
+def chips(examples: Iterable[str], recorded: Mapping[str, tuple[str, str]]) -> str:
+    """The names of the examples and of the recorded races, as buttons in a row; ``examples.js`` answers them."""
+    return _HTML.chips(list(examples), [(path, name) for path, (name, _) in recorded.items()]).strip()
 
 
 def all_methods(count: int) -> str:

@@ -147,7 +147,7 @@ class _Components:
                 gr.HTML(own_pair_command(space), elem_id="sd-own", apply_default_css=False)
         with gr.Tabs(elem_id="sd-tabs", overflow_behavior="wrap") as self._tabs:
             with _tab("Race"):
-                self._race = RaceTab(jobs, limits, self._ask, examples, _LIVE)
+                self._race = RaceTab(jobs, limits, self._ask, examples, _LIVE, _ASSET % "examples.js")
             with _tab("Best gamma") as gamma:
                 self._gamma = GammaTab(jobs, examples, limits, self._ask, _SCRIPTS)
             with _tab("Benchmark") as bench:

@@ -41,17 +41,22 @@ _EXAMPLE = (
     f"async () => {{ {_READY} setTimeout(() => {{ window.specdec.asked(); "
     "if (!window.specdec.running) document.querySelector('#sd-run').click(); }, 50); }"
 )
-_OPEN = f"async () => {{ {_READY} window.specdec.recording(%%s); }}"  # a recorded race
+_CHIPS = 'import(%s).then((examples) => examples.mount(element, () => trigger("example"), %s));'
 _ASKED = f"async () => {{ {_READY} setTimeout(() => window.specdec.asked(), 50); }}"  # the fields have new values
 
 
 class RaceTab:
-    """Built inside a ``gr.Tab``. ``ask`` makes the form's fields, and ``script`` is the address of ``live.js``."""
+    """Built inside a ``gr.Tab``. ``ask`` makes the form's fields.
 
-    def __init__(self, jobs: JobQueue, limits: Limits, ask: RaceForm, examples: Sequence[PromptItem], script: str):
+    ``script`` is the address of ``live.js``, and ``chips`` that of ``examples.js``.
+    """
+
+    def __init__(
+        self, jobs: JobQueue, limits: Limits, ask: RaceForm, examples: Sequence[PromptItem], script: str, chips: str
+    ):
         self._jobs, self._limits, self._ask = jobs, limits, ask
-        codes = (_BEGIN, _AGAIN, _ASKED, _EXAMPLE, _OPEN)
-        self._begin, self._again, self._asked, self._example, self._opened = (code % script for code in codes)
+        codes = (_BEGIN, _AGAIN, _ASKED, _EXAMPLE)
+        self._begin, self._again, self._asked, self._example = (code % script for code in codes)
         with gr.Row(elem_id="sd-line"):
             # The form in one line. The live view puts its own there, which can be used.
             line = html.form_line(examples[0].prompt, GAMMA, ask.first_tokens)
@@ -62,14 +67,12 @@ class RaceTab:
         gr.HTML('<div class="sd-saidPlace"></div>', elem_id="sd-said", apply_default_css=False)
         self.problems = message_place("sd-problems")
         self._waiting = gr.HTML("", elem_id="sd-waiting", apply_default_css=False)
-        with gr.Row(elem_id="sd-chips"):
-            gr.HTML('<span class="sd-try">Try</span>', apply_default_css=False, elem_id="sd-try")
-            named = [*(example.name for example in examples), "JSON"]
-            chips = [gr.Button(name, size="sm", min_width=0, elem_classes="sd-chip") for name in named]
-            gr.HTML('<span class="sd-try">Recorded</span>', apply_default_css=False, elem_id="sd-try-recorded")
-            for path, (name, _) in RECORDED.items():
-                chip = gr.Button(name, size="sm", min_width=0, elem_classes="sd-chip")
-                chip.click(None, js=self._opened % json.dumps(path), **INTERNAL)
+        # An example has no grammar but the last, so each sets the field; a grammar that was typed stays in its own.
+        filled = [[example.prompt, "", gr.skip()] for example in examples]
+        filled.append([PET_PROMPT, "json-schema", PET_SCHEMA.read_text(encoding="utf-8")])
+        row = html.chips([*(example.name for example in examples), "JSON"], RECORDED)
+        mount = _CHIPS % (chips, json.dumps(filled))
+        self._chips = gr.HTML(row, js_on_load=mount, elem_id="sd-chips", apply_default_css=False)
         with gr.Row(elem_id="sd-ask"):
             with gr.Column(scale=7, min_width=320):
                 self.prompt = ask.prompt_field(examples[0].prompt)
@@ -77,14 +80,9 @@ class RaceTab:
                 ask.grammar_fields()
             with gr.Column(scale=5, min_width=300, elem_id="sd-settings"):
                 ask.setting_fields()
-        # An example has no grammar but the last, so each sets the field; a grammar that was typed stays in its own.
-        filled = [([self.prompt, ask.grammar], [example.prompt, ""]) for example in examples]
-        schema = PET_SCHEMA.read_text(encoding="utf-8")
-        filled.append(([self.prompt, ask.grammar, ask.grammar_text], [PET_PROMPT, "json-schema", schema]))
-        for chip, (fields, values) in zip(chips, filled, strict=True):
-            chip.click(None, js=f"() => {json.dumps(values)}", outputs=fields, api_visibility="private").then(
-                None, js=self._example, **INTERNAL
-            )
+        fields = [self.prompt, ask.grammar, ask.grammar_text]
+        chosen = self._chips.example(None, None, fields, js="() => window.specdec.example", **INTERNAL)
+        chosen.then(None, js=self._example, **INTERNAL)
         self.live = gr.HTML(
             "",
             html_template="",

@@ -24,6 +24,7 @@ export const state = (window.specdec ??= {
   open() {},
   recordings: {}, // name -> address of those that this page's server has
   recording() {},
+  example: [], // the values of the form's fields for the chosen one
   asked() {},
   go() {},
   rest() {},
