@@ -253,7 +253,8 @@ NO_LIMIT = "No limit is computed. {reason}"
 
 # The explanation of a race and of a sweep.
 WHY = "Why"
-WHY_TITLE = "Why {times}x: a round yields {tokens} tokens in the time {plain} writes {round_cost}"
+WHY_TITLE = "Why {times}x: a round yields {tokens} tokens{cut} in the time {plain} writes {round_cost}"
+WHY_CUT = " (fewer at the end)"
 WHY_UNSPLIT = (
     "Per round, drafting takes as long as {drafting} tokens of {plain}, checking and the rest as long as "
     "{rest}. To learn both shares, run our loop without a draft (\u03b3 0) too."
@@ -338,7 +339,9 @@ def big(found: Judgement) -> str | None:
 
 
 def why_title(found: Judgement) -> str:
-    return fill(WHY_TITLE, found)
+    """The title. It tells of rounds that the end of a text cut short, where its other figures do not give the gain."""
+    cut = found.gain and found.round_cost and found.tokens and found.tokens / (found.gain * found.round_cost) > 1.02
+    return fill(WHY_TITLE, found, cut=WHY_CUT if cut else "")
 
 
 def fill(row: str, found: Judgement, **more: str) -> str:

@@ -122,7 +122,9 @@ def test_a_race_shows_its_lanes_and_a_verdict(page, outside):
     assert texts[0] == texts[1] != ""
     folds = page.locator("details:has(> .sd-ribbon)").all()
     assert len(folds) == 1 and folds[0].get_attribute("open") is None, "our loop's text"
-    assert text(page, ".sd-headline").removesuffix(".") in page.locator(".sd-chart .sd-plot").get_attribute("aria-label")
+    assert text(page, ".sd-headline").removesuffix(".") in page.locator(".sd-chart .sd-plot").get_attribute(
+        "aria-label"
+    )
     assert page.locator("#sd-run").is_visible() and not page.locator("#sd-stop").is_visible()
     assert outside == []
 

@@ -17,8 +17,20 @@ from specdec.measure.summary import Summary, find, summarise
 from specdec.report import sentences
 from specdec.report.benchmark import short_name
 from specdec.report.numbers import factor, speedups
-from specdec.ui.charts.figures import COLOURS, FAINT, GREY, LINE, NEAR, PAGE, add_title, bars, from_above, straight
-from specdec.ui.charts.labels import shown, unbroken
+from specdec.ui.charts.figures import (
+    COLOURS,
+    FAINT,
+    GREY,
+    GRID,
+    LINE,
+    NEAR,
+    PAGE,
+    add_title,
+    bars,
+    from_above,
+    straight,
+)
+from specdec.ui.charts.labels import multiples, round_step, shown, unbroken
 
 MOST_ROWS = 24  # categories; a benchmark may have hundreds
 MOST_NAME = 24  # characters of a category's name where a pointer shows it
@@ -30,7 +42,7 @@ TITLE, KEYS, FIRST, LEVEL, REST = 2 * LINE + 16, LINE + 2, 18, 15, 18
 PHONE = 210  # pixels of the axis on a phone
 SIGN = 44  # pixels of an entry of the legend without its words
 LETTER = 7.5  # pixels of a letter, on average
-KEY = "mark: the run of the table below, bar: lowest to highest run"
+KEY = "mark: run of the table below, bar: all runs"
 # The draft lengths of a lane differ by shape, those of a lane with a mark of its own by filling.
 SHAPES, FILLINGS = ("star", "diamond", "x", "pentagon", "hourglass"), ("", "-open", "-dot", "-open-dot")
 
@@ -71,11 +83,12 @@ def benchmark_figure(trials: Sequence[Trial], servers: bool = False) -> go.Figur
     for at, lane in zip(middles, lanes, strict=False):
         _add_lane(figure, lane, at, signs[lane.lane_config])
     _add_rows(figure, rows, ends, signs)
-    figure.update_xaxes(range=[0, most])
+    ticks = multiples(0, most, round_step(most / 8))
+    figure.update_xaxes(range=[0, most], tickvals=ticks, showgrid=False)
     spans = [(0, tops[-1]), *([(start, whole)] if rows else [])]  # no line goes through title and legend
     lines = [straight("y", *span, "x", 1, GREY) | {"line": {"color": GREY, "width": 2}} for span in spans]
+    lines += [straight("y", *span, "x", tick, GRID) | {"layer": "below"} for span in spans for tick in ticks]
     lines += [straight("x domain", 0, 1, "y", top, FAINT) for top in [*tops[1:-1], *ends[1:-1]]]
-    lines += [_cover(tops[-1], start)] * bool(rows)
     figure.update_layout(shapes=lines)  # at once, because plotly checks all of them again whenever one is added
     texts = ["<br>".join(f"<b>{line}</b>{NEAR}" for line in lines) for lines in names]
     texts += ["<br>".join(f"<b>{line}</b>{NEAR}" for line in shown(row.category).split("<br>")) for row in rows]
@@ -119,12 +132,6 @@ def _name(label: str) -> list[str]:
     """The lines of a lane's name: the lane, then its draft length."""
     *parts, last = label.split(", ")
     return [line for part in (*(f"{part}," for part in parts), last) for line in shown(part).split("<br>")]
-
-
-def _cover(start: int, end: int) -> dict[str, Any]:
-    """Covers the lines of the grid where title and legend of the categories are."""
-    corners = {"xref": "x domain", "yref": "y", "x0": 0, "x1": 1, "y0": start, "y1": end}
-    return {"type": "rect", **corners, "fillcolor": PAGE, "line": {"width": 0}}
 
 
 def _add_lower_axis(figure: go.Figure) -> None:

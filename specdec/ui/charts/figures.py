@@ -17,6 +17,7 @@ TEXT, LINE = 14, 20  # pixels: the size of text, and the height of a line
 FAINT = "rgba(128, 128, 128, 0.25)"
 PAGE = "#ffffff"  # behind a text; the style puts the page's own in its place
 NEAR = "\u00a0\u00a0\u00a0"  # between a mark and the number right of it
+GRID = "rgba(128, 128, 128, 0.16)"  # about as the grid that Plotly draws, in both themes
 # Of words, for which these are too pale: those of the page, which differ between the themes.
 INKS = {BLUE: "blue", GREY: "muted", ORANGE: "correction-mark"}
 COLOURS = {"blue": BLUE, "grey": GREY, "orange": ORANGE, "teal": TEAL}  # by the names in the table of lanes

@@ -1,9 +1,10 @@
-"""Labels in charts: places without overlap, and texts that Plotly shows unchanged."""
+"""Labels in charts: places without overlap, round numbers, and texts that Plotly shows unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from math import ceil, floor, log10
 from textwrap import wrap
 
 WIDTH, LINES = 15, 2  # the most characters of a line of a name in a chart, and its most lines
@@ -52,3 +53,14 @@ def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[
         for number, member in enumerate(members):
             found[member] = centre + gap * (number - (len(members) - 1) / 2)
     return found
+
+
+def multiples(low: float, top: float, step: float) -> list[float]:
+    """The multiples of ``step`` from ``low`` to ``top``."""
+    return [step * n for n in range(ceil(low / step), floor(top / step) + 1)]
+
+
+def round_step(least: float) -> float:
+    """The smallest of 1, 2 and 5, times a power of ten, that is not below ``least``."""
+    power = 10.0 ** floor(log10(least))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= least * 0.999)

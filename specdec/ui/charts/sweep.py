@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from math import ceil, floor, log10
+from math import floor, log10
 from typing import Any
 
 import plotly.graph_objects as go
@@ -12,8 +12,8 @@ import plotly.graph_objects as go
 from specdec.report import sentences
 from specdec.report.judge import Judgement
 from specdec.report.sweep import SweepRow
-from specdec.ui.charts.figures import BLUE, GREY, LINE, ORANGE, add_title, bars, coloured, styled
-from specdec.ui.charts.labels import apart
+from specdec.ui.charts.figures import BLUE, GREY, GRID, LINE, ORANGE, add_title, bars, coloured, styled
+from specdec.ui.charts.labels import apart, multiples, round_step
 
 ALONG, SHORT = "Draft length \u03b3 (guesses per round)", "Draft length \u03b3"
 # Pixels: the axes' rectangle of the first chart and of the small ones, and below each its axis with numbers and name.
@@ -23,7 +23,6 @@ KEPT = "Acceptance (% of tested guesses)", "guesses that the target kept"
 COST = "Cost of a round (target passes)", "checking: one pass over all guesses (v)"
 BLOCK_COST = COST[0], "checking: one pass (v); a draft is one pass too"
 STEPS = (1, 2, 2.5, 3, 4, 5, 6, 10, 20)  # of a grid, times a power of ten
-GRID = "rgba(128, 128, 128, 0.16)"  # about as the grid of the other charts, in both themes
 CURVE = "fixed \u03b3"
 RIGHT = 66  # pixels right of a chart, for the names of its lines
 
@@ -129,26 +128,16 @@ def _add_grid(figure: go.Figure, low: float, top: float, levels: Sequence[float]
     Its numbers are not close to the last level line either, if another step than the usual one can do so.
     """
     near = 7 * (top - low) / FIRST  # seven pixels
-    wanted = _step((top - low) / 6)
+    wanted = round_step((top - low) / 6)
     power = 10.0 ** floor(log10(wanted))
     steps = sorted((power * step for step in STEPS), key=lambda step: abs(log10(step / wanted)))
-    choices = [ticks for step in steps if 3 <= len(ticks := _ticks(low, top, step)) <= 7]
+    choices = [ticks for step in steps if 3 <= len(ticks := multiples(low, top, step)) <= 7]
     choices.sort(key=lambda ticks: len(ticks) < 4)  # three tell little; the order within both groups stays
     ticks = next((ticks for ticks in choices if all(abs(tick - levels[-1]) > near for tick in ticks)), choices[0])
     figure.update_yaxes(tickvals=ticks, ticktext=[f"{round(tick, 6):g}" for tick in ticks])
     for tick in ticks:
         if all(abs(tick - level) > near for level in levels):
             figure.add_hline(y=tick, line={"color": GRID, "width": 1}, layer="below")
-
-
-def _ticks(low: float, top: float, step: float) -> list[float]:
-    return [step * n for n in range(ceil(low / step), floor(top / step) + 1)]
-
-
-def _step(least: float) -> float:
-    """The smallest of 1, 2 and 5, times a power of ten, that is not below ``least``."""
-    power = 10.0 ** floor(log10(least))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= least * 0.999)
 
 
 def _mark_best(figure: go.Figure, gamma: int, gain: float, longest: int) -> None:

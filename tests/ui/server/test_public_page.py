@@ -298,7 +298,7 @@ def test_the_functions_of_the_page_are_known(page) -> None:
         "jobs.startup.StartupRace.lines": 1,
         "tabs.results_io.Greeting._greet": 3,  # what a tab opens with
         "tabs.results_io.Opening._opening.<locals>.listen": 5,  # results from a file or a link
-        "tabs.benchmark.BenchTab._categories_of": 1,
+        "tabs.prompt_set.PromptSet._categories_of": 1,
         "tabs.compare.ComparePanel._listen": 1,  # reads files that a visitor gives
         "tabs.measurement.Buttons.estimate.<locals>.say": 4,
         "tabs.measurement.Buttons.wire.<locals>.run": 4,  # sweep, what-if, benchmark, losslessness

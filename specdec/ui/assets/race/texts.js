@@ -164,6 +164,7 @@ export class Texts {
         const line = lineOf(body);
         body.scrollTop = line * Math.max(0, Math.ceil(below / line)); // whole lines, so that none is cut
       }
+      cue(body);
     }
   }
 

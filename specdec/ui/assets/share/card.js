@@ -57,6 +57,7 @@ export function cardOf(race, address) {
       ? firstSentence(verdict.notes.find(({ kind }) => verdict.doubts.includes(kind))?.text ?? "")[0]
       : "",
     figures: verdict.figures.slice(0, 4).map((figure) => [figure.value, figureName(figure)]),
+    unsure: verdict.about ? sharesOf(verdict.figures).length : 0, // of the figures, the first
     lanes: shown.map((lane) => barOf(lane, places, Math.max(...times) < 1)),
     prompt: inOneLine((begin.settings.prompt ?? "").slice(0, PROMPT)),
     pair: [begin.pair, verdict.caption].filter(Boolean).join(" \u00b7 "),
@@ -134,7 +135,7 @@ function drawVerdict(pen, { factor, look, sentence, doubt }, write, family) {
     size -= 2;
     pen.font = `600 ${size}px ${family}`;
     lines = wrapped(pen, sentence, RIGHT - x);
-  } while (size > 20 && lines.length * size * 1.25 > 120);
+  } while (size > 20 && lines.length * size * 1.25 > 100);
   const fitting = Math.floor(140 / (size * 1.25));
   if (lines.length > fitting) lines = [...lines.slice(0, fitting - 1), lines.slice(fitting - 1).join(" ")];
   const top = 92 - ((lines.length - 1) * size * 1.25) / 2 + size * 0.35;
@@ -142,11 +143,11 @@ function drawVerdict(pen, { factor, look, sentence, doubt }, write, family) {
   write(doubt || METHOD, x, 172, SMALL, { colour: MUTED });
 }
 
-function drawFigures({ figures }, write) {
+function drawFigures({ figures, unsure }, write) {
   const wide = (RIGHT - LEFT) / 4;
   figures.forEach(([value, label], at) => {
     const x = LEFT + at * wide;
-    write(value, x, 216, 38, { weight: 700, width: wide - 24 });
+    write(value, x, 216, 38, { weight: 700, colour: at < unsure ? MUTED : INK, width: wide - 24 });
     write(label, x, 246, SMALL, { colour: MUTED, width: wide - 24 });
   });
 }
