@@ -27,7 +27,7 @@ TOKENS = 128
 
 
 class ByTheClock:
-    """γ auto with measured costs."""
+    """γ auto whose costs are corrected by measured times."""
 
     def __str__(self) -> str:
         return "auto by measured costs"
@@ -38,8 +38,7 @@ class ByTheClock:
 
 class _Measuring(Chooser):
     def __setattr__(self, name: str, value: Any) -> None:
-        if name != "costs":  # the loop sets them in sampled calls
-            super().__setattr__(name, value)
+        super().__setattr__(name, name == "measures" or value)  # the loop sets it to False in sampled calls
 
 
 def seconds_of(pair: specdec.Pair, prompt: Any, gamma: Any, seed: int) -> float:

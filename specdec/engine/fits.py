@@ -15,36 +15,40 @@ class Mean:
 
 
 class Line:
-    """A least-squares line of seconds against a number of passes or rows. It never falls, and is not negative at 0.
+    """A least-squares line of measured over estimated times, against a number of passes or rows.
 
-    Newer samples weigh more. A sample counts for at most twice the expected value, because a machine may stall.
+    Newer samples weigh more. A sample counts for at most twice the expected value, because a machine may stall. At
+    first the line is level, as if the estimate had the right shape. It is not negative at 0, and falls so little that
+    longer drafts never come out cheaper.
     """
+
+    _LEVEL = 1, 16  # where it is held at first
+    _FALL = 1 / 32  # of its mean, for each pass or row
 
     def __init__(self, forget: float = 0.95):
         self._forget = forget
         self._n = self._x = self._y = self._xx = self._xy = 0.0
 
     def add(self, x: float, y: float) -> None:
-        if self._n > 2:
-            y = min(y, 2 * self.at(x))
-        sums = (self._n, self._x, self._y, self._xx, self._xy)
-        new = (1.0, x, y, x * x, x * y)
-        self._n, self._x, self._y, self._xx, self._xy = (
-            self._forget * old + term for old, term in zip(sums, new, strict=True)
-        )
+        if self._n:
+            self._add(x, min(y, 2 * self.at(x)))
+        else:
+            for place in (*self._LEVEL, x):
+                self._add(place, y)
+
+    def _add(self, x: float, y: float) -> None:
+        forget = self._forget
+        self._n = forget * self._n + 1
+        self._x = forget * self._x + x
+        self._y = forget * self._y + y
+        self._xx = forget * self._xx + x * x
+        self._xy = forget * self._xy + x * y
 
     def at(self, x: float) -> float:
-        if not self._n:
-            return 0.0
-        mean_x, mean_y = self._x / self._n, self._y / self._n
-        return mean_y + self.slope * (x - mean_x)
-
-    @property
-    def slope(self) -> float:
-        """Seconds that one pass or row more takes; 0 if nothing was measured."""
+        """The value at ``x``; 0 before the first sample."""
         if not self._n:
             return 0.0
         mean_x, mean_y = self._x / self._n, self._y / self._n
         spread = self._xx / self._n - mean_x**2
         slope = (self._xy / self._n - mean_x * mean_y) / spread if spread > 1e-9 else 0.0
-        return min(max(0.0, slope), mean_y / mean_x)
+        return mean_y + min(max(-self._FALL * mean_y, slope), mean_y / mean_x) * (x - mean_x)

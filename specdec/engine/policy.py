@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
-from typing import ClassVar, Protocol, cast
+from typing import ClassVar, NamedTuple, Protocol, cast
 
 from specdec.closed_forms import expected_tokens
 from specdec.engine.fits import Line, Mean
 from specdec.errors import BadSetting, InvalidInput, identified, quoted
-from specdec.events import MAX_GAMMA, Round, check_gamma, require_number
+from specdec.events import MAX_GAMMA, DraftToken, Round, check_gamma, require_number
 from specdec.runtime.stopping import DraftStop, log_odds, sigmoid
 
 REREAD = 16  # a model with recurrent state reads at most so many kept tokens again in front of a draft
@@ -47,10 +48,17 @@ class GammaSchedule(Protocol):
 
 
 class RoundCosts(Protocol):
-    """The estimated costs of a pair's rounds: ``round_costs.EstimatedCosts``."""
+    """The estimated costs of a pair's rounds, in target passes over one row: ``round_costs.EstimatedCosts``."""
 
-    def of(self, event: Round) -> Round:
-        """``event`` with estimated times in place of measured ones."""
+    @property
+    def stateful(self) -> bool:
+        """Whether recurrent state is copied and kept tokens are read again."""
+
+    def draft(self, guesses: int, drafted_by: str | None = None) -> float:
+        """A draft of so many guesses. ``drafted_by``: as in ``Round``; None for a pass of the draft."""
+
+    def check(self, rows: int) -> float:
+        """A pass of the target over so many rows."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +108,14 @@ class ConfidenceStop(Fixed):
 class AutoGamma:
     """Choose each round's length from 0 to 16: the one with the highest expected tokens/s.
 
-    It is computed from the acceptance and the pass times of this call so far, by the closed form of Leviathan et al.
-    2211.17192, Theorem 3.8. In sampled calls (temperature above 0) times are estimated from the sizes of the models, so
-    that a seed repeats the lengths and the text. In greedy calls they are measured; the text does not depend on them.
+    It is computed from the acceptance of this call so far and from the costs of passes, by the closed form of Leviathan
+    et al. 2211.17192, Theorem 3.8. Costs are estimated from the sizes of the models. In greedy calls, whose text does
+    not depend on the lengths, measured times correct them. In sampled calls (temperature above 0) they do not, so a
+    seed repeats the lengths and the text.
 
-    Where the host need not wait for the device, a draft with probabilities of its own ends as
-    soon as one more guess would cost more than it is expected to gain.
+    In greedy calls where the host need not wait for the device, a draft with probabilities of its own ends as soon as
+    one more guess would cost more than it is expected to gain. In sampled calls the probability of a drawn guess says
+    too little about whether it is kept.
     """
 
     def __str__(self) -> str:
@@ -181,10 +191,13 @@ def tell_of_drafts(lengths: GammaSchedule, may_stop: bool, longest: int = MAX_GA
         lengths.may_stop, lengths.longest = may_stop, longest
 
 
-def estimate_costs(lengths: GammaSchedule, costs_of: Callable[[], RoundCosts]) -> None:
-    """Let ``lengths`` decide by estimated costs, not by measured ones. Only ``AutoGamma`` decides by costs."""
+def tell_of_costs(lengths: GammaSchedule, costs_of: Callable[[], RoundCosts], measures: bool) -> None:
+    """Tell ``lengths`` what rounds are estimated to cost, and whether measured times correct that.
+
+    Only ``AutoGamma`` asks for that.
+    """
     if isinstance(lengths, Chooser):
-        lengths.costs = costs_of()
+        lengths.costs, lengths.measures = costs_of(), measures
 
 
 def next_draft(lengths: GammaSchedule) -> tuple[int, DraftStop | None]:
@@ -215,13 +228,13 @@ def _confidence_of(lengths: GammaSchedule) -> float | None:
 
 
 class Chooser:
-    """The state of ``AutoGamma`` in one call. With ``costs``, what is called measured below is estimated by them.
+    """The state of ``AutoGamma`` in one call.
 
     Expected tokens a second at length g are expected_tokens(alpha, g) / (D(g) + T(g + 1)) (Leviathan et al. 2211.17192,
-    Theorem 3.8). D is the time of g draft passes and T that of a target pass over g + 1 rows. Both are straight lines
-    fitted to what was measured; the theorem takes T as constant. D of a block drafter, whose draft is one pass, comes
-    out level. No length above the longest draft of such a draft is considered. Newer samples weigh more, because the
-    text changes.
+    Theorem 3.8). D is the time of a draft of g guesses and T that of a target pass over g + 1 rows; the theorem takes T
+    as constant. Both are estimated costs, and with ``measures`` each is multiplied by a line: measured over estimated,
+    against guesses or rows. So the first draft has a sensible length already. No length above the longest draft of a
+    block drafter is considered. Newer samples weigh more, because the text changes.
 
     Where 0 is best, nothing is drafted, and a short draft now and then checks whether that is still so. Elsewhere a
     neighbour of the best length is tried now and then, because a line needs more than one point. For a target with
@@ -231,58 +244,46 @@ class Chooser:
     bias), where x is the log-odds of its probability; both numbers are fitted while the call runs, by gradient steps on
     the log loss. Let S be the chance that all n guesses so far are accepted. Going on to m guesses yields
     S (alpha + ... + alpha^(m-n)) tokens more and takes C(m) - C(n) seconds more. So the draft ends where that is less
-    than R (C(m) - C(n)) for each m, where R is the tokens a second so far. T is then the mean of what was measured at
-    each number of rows, because rows are computed in groups, and only in between a line.
+    than R (C(m) - C(n)) for each m, where R is the expected tokens a second at the best length. T is then the mean of
+    what was measured at each number of rows, because rows are computed in groups, and only in between a line.
     """
 
     least_confidence = None
-    may_stop = False  # set by the loop, as the next two
+    stop: DraftStop | None = None  # what ends the next draft early
+    may_stop = False  # set by the loop, as the next three
     longest = MAX_GAMMA
-    costs: RoundCosts | None = None  # in sampled calls: estimated times count, not measured ones
+    costs: RoundCosts
+    measures = False
     _LEARN = 0.08
-    _PLAN_EVERY = 4  # rounds
-    # A line needs two lengths. The times of the first draft do not count: caches are cold, kernels are being chosen.
-    _OPENING = (4, 4, 1)
+    _PLAN_EVERY = 4  # rounds: a plan takes Python about a fiftieth of a small model's pass
+    _AHEAD = 4  # guesses; rows are computed in groups, so the next one alone may look too expensive
     _PROBE = 2
     _NEIGHBOUR_EVERY = 24  # rounds
     _FORGET = 0.98  # a round
     _PRIOR = 5.6, 8.0  # accepted, tested: a common acceptance, with the weight of two drafts
+    _CALIBRATION = 0.8, 1.4  # slope, bias: a draft's first choice is the target's more often than its probability says
 
     def __init__(self) -> None:
         self._rounds = 0
-        self._resting, self._wait = 0, 16
+        self._resting, self._wait = 0, 2  # the first short draft comes soon, because estimates may be wrong
         self._rested = False  # the round before drafted nothing
         self._accepted, self._tested = self._PRIOR
-        self._drafting, self._checking = Line(), Line()
-        self._stateful = False  # whether recurrent state is copied and kept tokens are read again
-        self._slope, self._bias = 0.5, 0.4
-        self._tokens = self._seconds = 0.0  # of the rounds so far, newer ones weigh more
-        self._at_rows: dict[int, Mean] = {}
+        self._drafting, self._checking = Line(), Line()  # measured over estimated
+        self._at_rows: dict[int, Mean] = {}  # the same as the line of checks, at each number of rows
+        self._slope, self._bias = self._CALIBRATION
         self._best, self._planned = 0, -self._PLAN_EVERY
-        self._least_survival: tuple[float, ...] = ()
-
-    @property
-    def stop(self) -> DraftStop | None:
-        """What ends the next draft early; None during the first rounds, and where drafts are not watched."""
-        if not self.may_stop or self._rounds < len(self._OPENING):
-            return None
-        return DraftStop(least_survival=self._least_survival, slope=self._slope, bias=self._bias)
 
     def length(self) -> int:
-        if self._rounds < len(self._OPENING):
-            return self._OPENING[self._rounds]
-        if not self.may_stop:
-            best = max(range(self.longest + 1), key=self._gain)
-        else:
-            if self._rounds - self._planned >= self._PLAN_EVERY:
-                self._plan()
-            best = self._best
-        if best:
+        if self._rounds - self._planned >= self._PLAN_EVERY:
+            self._plan()
+        if self._best:
             self._resting, self._wait = 0, 16
-            if self.may_stop:
+            if self.stop:
                 return self.longest
             turn, rest = divmod(self._rounds, self._NEIGHBOUR_EVERY)
-            return best if rest else min(self.longest, max(1, best + (2 if turn % 2 else -2)))
+            if not self.measures or rest or not turn:
+                return self._best
+            return min(self.longest, max(1, self._best + (2 if turn % 2 else -2)))
         self._resting += 1
         if self._resting < self._wait:
             return 0
@@ -292,65 +293,95 @@ class Chooser:
     def saw(self, event: Round) -> None:
         if event.index == 0:  # the prefill
             return
-        if self.costs is not None:
-            event = self.costs.of(event)
         self._rounds += 1
-        statuses = [token.status for token in event.draft or ()]
-        if statuses:
-            accepted, rejected = statuses.count("accepted"), statuses.count("rejected")
-            self._accepted = self._FORGET * self._accepted + accepted
-            self._tested = self._FORGET * self._tested + accepted + rejected
-            if self.may_stop:
-                self._fit(event)
-        if self._rounds > 1 and event.verify_seconds is not None and event.draft_seconds is not None:
-            self._tokens = self._FORGET * self._tokens + statuses.count("accepted") + 1
-            self._seconds = self._FORGET * self._seconds + event.draft_seconds + event.verify_seconds
-            self._stateful = self._stateful or event.state_seconds > 0
-            rows, seconds = len(statuses) + 1 + event.reread, event.verify_seconds + event.state_seconds
-            self._checking.add(rows, seconds)
-            if self.may_stop:
-                self._at_rows.setdefault(rows, Mean()).add(min(seconds, 2 * self._checking.at(rows)))
-            # After rounds without a draft, the draft first reads all that was written: its time is an upper bound.
-            if statuses and (not self._rested or event.draft_seconds < self._drafting.at(len(statuses))):
-                self._drafting.add(len(statuses), event.draft_seconds)
-            self._rested = not statuses
+        draft = event.draft or ()
+        if draft:
+            self._learn(draft)
+        if not self.measures:
+            if draft:  # a combination copies some of its drafts
+                found = self.costs.draft(len(draft), event.drafted_by)
+                self._drafting.add(len(draft), found / self._estimate.drafts[len(draft)])
+        # The times of the first round do not count: caches are cold, kernels are being chosen.
+        elif self._rounds > 1 and event.verify_seconds is not None and event.draft_seconds is not None:
+            self._measure(len(draft), event.reread, event.draft_seconds, event.verify_seconds + event.state_seconds)
 
-    def _fit(self, event: Round) -> None:
-        """Learn from the tested guesses how the draft's probabilities tell which are accepted."""
-        for token in event.draft or ():
-            if token.status == "discarded" or token.draft_confidence is None:
+    def _learn(self, draft: Sequence[DraftToken]) -> None:
+        """Learn from the tested guesses what share is accepted, and how the draft's probabilities tell which."""
+        self._accepted, self._tested = self._FORGET * self._accepted, self._FORGET * self._tested
+        for token in draft:
+            if token.status == "discarded":
                 return
-            x = log_odds(token.draft_confidence)
-            error = (token.status == "accepted") - sigmoid(self._slope * x + self._bias)
-            self._slope += self._LEARN / 4 * error * x  # log-odds are about four times as large as 1
-            self._bias += self._LEARN * error
+            accepted = token.status == "accepted"
+            self._accepted += accepted
+            self._tested += 1
+            if self.may_stop and token.draft_confidence is not None:
+                x = log_odds(token.draft_confidence)
+                error = accepted - sigmoid(self._slope * x + self._bias)
+                self._slope += self._LEARN / 4 * error * x  # log-odds are about four times as large as 1
+                self._bias += self._LEARN * error
+
+    def _measure(self, guesses: int, reread: int, drafting: float, checking: float) -> None:
+        rows = guesses + 1 + min(reread, REREAD)  # more are read in a pass of their own
+        ratio = checking / self._estimate.checks[rows]
+        self._checking.add(rows, ratio)
+        if self.may_stop:
+            self._at_rows.setdefault(rows, Mean()).add(min(ratio, 2 * self._checking.at(rows)))
+        if guesses:
+            # After rounds without a draft, the draft first reads all that was written: its time is an upper bound.
+            ratio, known = drafting / self._estimate.drafts[guesses], self._drafting.at(guesses)
+            if not self._rested or not known or ratio < known:
+                self._drafting.add(guesses, ratio)
+        self._rested = not guesses
 
     def _plan(self) -> None:
-        """Compute what ends the drafts of the next rounds, and the best length without that."""
-        self._planned, alpha = self._rounds, self._accepted / self._tested
-        self._best = max(range(self.longest + 1), key=self._gain)
-        costs = [self._drafting.at(n) + self._at(n + 1) for n in range(self.longest + 1)]
-        rate = self._tokens / max(self._seconds, 1e-9)
-        gains = [*accumulate(alpha**n for n in range(1, self.longest + 1))]
-        self._least_survival = tuple(
-            max(0.0, rate * min((costs[m] - costs[n]) / gains[m - n - 1] for m in range(n + 1, self.longest + 1)))
-            for n in range(1, self.longest)
-        )
+        """Choose the best length of the next rounds, and what ends their drafts early."""
+        self._planned, alpha, lengths = self._rounds, self._accepted / self._tested, range(self.longest + 1)
+        costs = [self._drafting_seconds(n) + self._checking_seconds(n + 1) for n in lengths]
+        if self.costs.stateful:
+            rates = [self._rate_with_state(alpha, n) for n in lengths]
+        else:
+            rates = [expected_tokens(alpha, n) / max(costs[n], 1e-9) for n in lengths]
+        self._best = max(lengths, key=rates.__getitem__)
+        if self.may_stop:
+            for rows, mean in self._at_rows.items():
+                if rows <= self.longest + 1:  # a mean of few samples counts for less
+                    off_line = self._estimate.checks[rows] * mean.value - self._checking_seconds(rows)
+                    costs[rows - 1] += off_line * mean.count / (mean.count + 1)
+            gains = [*accumulate(alpha**n for n in range(1, self._AHEAD + 1))]
+            least = tuple(
+                rates[self._best]
+                * min((more - costs[n]) / gain for more, gain in zip(costs[n + 1 :], gains, strict=False))
+                for n in lengths[1:-1]
+            )
+            self.stop = DraftStop(least_survival=least, slope=self._slope, bias=self._bias)
 
-    def _at(self, rows: int) -> float:
-        """Seconds of a target pass over ``rows``: what was measured there, and from few samples nearer to the line."""
-        line, mean = self._checking.at(rows), self._at_rows.get(rows)
-        return line if mean is None else line + (mean.value - line) * mean.count / (mean.count + 1)
-
-    def _gain(self, gamma: int) -> float:
-        alpha = self._accepted / self._tested
-        tokens, rows = expected_tokens(alpha, gamma), gamma + 1.0
-        if self._stateful and gamma:
-            # A rejection sets recurrent state back. The tokens of such rounds add up until a draft is fully accepted.
+    def _rate_with_state(self, alpha: float, gamma: int) -> float:
+        """Expected tokens a second where a rejection sets recurrent state back, so that kept tokens are read again."""
+        tokens, rows = expected_tokens(alpha, gamma), gamma + 1
+        if gamma:  # the tokens of such rounds add up until a draft is fully accepted
             whole = alpha**gamma
-            rows += min(REREAD, tokens * (1 - whole) / max(whole, 1e-9))
-        seconds = self._checking.at(rows) + (self._drafting.at(gamma) if gamma else 0.0)
-        return tokens / max(seconds, 1e-9)
+            rows += round(min(REREAD, tokens * (1 - whole) / max(whole, 1e-9)))
+        return tokens / max(self._drafting_seconds(gamma) + self._checking_seconds(rows), 1e-9)
+
+    # Before anything was measured, these are target passes over one row.
+
+    def _drafting_seconds(self, guesses: int) -> float:
+        return self._estimate.drafts[guesses] * (self._drafting.at(guesses) or self._checking.at(1) or 1.0)
+
+    def _checking_seconds(self, rows: int) -> float:
+        return self._estimate.checks[rows] * (self._checking.at(rows) or 1.0)
+
+    @cached_property
+    def _estimate(self) -> _Estimate:
+        rows = range(MAX_GAMMA + 2 + REREAD)
+        return _Estimate([*map(self.costs.draft, range(MAX_GAMMA + 1))], [*map(self.costs.check, rows)])
+
+
+class _Estimate(NamedTuple):
+    """Estimated costs of a draft by its guesses and of a check by its rows, in target passes over one row."""
+
+    drafts: list[float]
+    checks: list[float]
 
 
 def gamma_of(text: str) -> int | str:

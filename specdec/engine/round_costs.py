@@ -1,17 +1,19 @@
 """What a round costs, estimated from the sizes of a pair's models. No clock is read, so a pair's costs never change.
 
 γ "auto" decides by them in sampled calls. By measured times it would choose other draft lengths in each run, and with
-them the same seed would write another text: all guesses and tests of a call draw from one generator.
+them the same seed would write another text: all guesses and tests of a call draw from one generator. In greedy calls it
+begins with them, and measured times correct them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from specdec.drafters.base import DraftMethod, DraftWork
 from specdec.drafters.combined import Combined, guessing
-from specdec.events import FORCED, Round
+from specdec.events import FORCED
 from specdec.forward.model_info import why_torch_passes
 from specdec.forward.pass_size import PassSize, head_size, model_size
 from specdec.models.compatibility import recurrent_layers
@@ -39,41 +41,43 @@ IN_C = PassRates(layer=1e5, choice=3e6, rows=4, row=0.15)
 BY_TORCH = PassRates(layer=3e6, choice=3e6, rows=1, row=0.07)
 ON_GPU = PassRates(layer=2.5e8, choice=2.5e8, rows=16, row=0.01)
 IN_GRAPHS = PassRates(layer=6e7, choice=6e7, rows=16, row=0.01)
-COPY = 0.01  # of recurrent state, in target passes over one row
 
 
 @dataclass(frozen=True)
 class EstimatedCosts:
-    """The costs of a pair's rounds, in bytes that are read meanwhile."""
+    """The costs of a pair's rounds, in target passes over one row."""
 
     target: PassSize
     layers: int
     target_rates: PassRates
-    draft: DraftWork
+    drafting: DraftWork
     draft_rates: PassRates
-    free: frozenset[str]  # what costs nothing, by ``Round.drafted_by``: a combination's first way, which copies
+    copied: frozenset[str]  # by ``Round.drafted_by``: what no model guessed, as by a combination's first way
     stateful: bool
 
-    def of(self, event: Round) -> Round:
-        """``event`` with estimated times in place of measured ones, in target passes over one row."""
-        guesses, one = len(event.draft or ()), self._check(1)
-        return replace(
-            event,
-            draft_seconds=0.0 if event.drafted_by in self.free else self._draft(guesses) / one,
-            verify_seconds=self._check(guesses + 1 + event.reread) / one,
-            state_seconds=COPY if self.stateful and guesses else 0.0,
-        )
+    def check(self, rows: int) -> float:
+        """A pass of the target over so many rows."""
+        return self._check(rows) / self._one
+
+    def draft(self, guesses: int, drafted_by: str | None = None) -> float:
+        """A draft of so many guesses. ``drafted_by``: as in ``Round``; None for a pass of the draft."""
+        work, rates = self.drafting, self.draft_rates
+        if not guesses:
+            return 0.0
+        if drafted_by in self.copied or not work.bytes:  # a copy takes as long as one choice, whatever its length
+            seconds = rates.choice
+        elif work.one_pass:
+            seconds = _pass(work.bytes, work.layers, guesses, rates) + (guesses - 1) * rates.choice
+        else:
+            seconds = guesses * _pass(work.bytes, work.layers, 1, rates)
+        return seconds / self._one
 
     def _check(self, rows: int) -> float:
         return _pass(self.target.bytes_of(rows), self.layers, rows, self.target_rates)
 
-    def _draft(self, guesses: int) -> float:
-        work, rates = self.draft, self.draft_rates
-        if not guesses or not work.bytes:  # a copied guess is not chosen either
-            return 0.0
-        if work.one_pass:
-            return _pass(work.bytes, work.layers, guesses, rates) + (guesses - 1) * rates.choice
-        return guesses * _pass(work.bytes, work.layers, 1, rates)
+    @cached_property
+    def _one(self) -> float:
+        return self._check(1)
 
 
 def estimated_costs(pair: Pair) -> EstimatedCosts:
@@ -83,9 +87,9 @@ def estimated_costs(pair: Pair) -> EstimatedCosts:
         target=target,
         layers=pair.target.config.get_text_config(decoder=True).num_hidden_layers,
         target_rates=_rates(pair, why_torch_passes(pair.target) is None),
-        draft=DraftWork() if draft is None else draft.work(target, _parts(pair, draft)),
+        drafting=DraftWork() if draft is None else draft.work(target, _parts(pair, draft)),
         draft_rates=_rates(pair, draft is not None and _in_c(pair, draft)),
-        free=frozenset({FORCED, *([pair.draft.first.kind] if isinstance(pair.draft, Combined) else [])}),
+        copied=frozenset({FORCED, *([pair.draft.first.kind] if isinstance(pair.draft, Combined) else [])}),
         stateful=bool(recurrent_layers(pair.target.config)),
     )
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from block_heads import CONFIDENT, deepspec, zlab
@@ -31,6 +30,7 @@ from test_qwen_mtp import pair_of as qwen_mtp_pair
 import specdec
 from specdec.drafters.base import DraftMethod, DraftWork
 from specdec.drafters.draft_model import DraftModel
+from specdec.engine.policy import tell_of_costs
 from specdec.engine.round_costs import BY_TORCH, EstimatedCosts, estimated_costs
 from specdec.forward.pass_size import PassSize
 from specdec.lanes.race import race
@@ -107,7 +107,9 @@ def test_a_seed_repeats_the_text_whatever_the_clock_says(drafting: str, disturbe
 
 @pytest.mark.parametrize("drafting", few(["a draft model", "a copy, else a model", "recurrent state"], 2))
 def test_measured_costs_would_not_repeat_it(drafting: str, disturbed, monkeypatch) -> None:
-    monkeypatch.setattr(decode_module, "estimate_costs", lambda lengths, costs_of: None)
+    monkeypatch.setattr(
+        decode_module, "tell_of_costs", lambda lengths, costs_of, measures: tell_of_costs(lengths, costs_of, True)
+    )
     pair = PAIRS[drafting]()
 
     def lengths(seed: int) -> list[int]:
@@ -158,40 +160,24 @@ def test_greedy_text_does_not_depend_on_the_lengths(drafting: str, disturbed) ->
 # --- the costs ------------------------------------------------------------------------------------------------------
 
 
-def round_of(guesses: int, **changes) -> specdec.Round:
-    token = specdec.DraftToken(0, "accepted", 1.0, 1.0, 1.0, None, 0, 1.0)
-    values: dict[str, Any] = {"index": 1, "token_id": 0, "token_kind": "bonus", "committed_ids": (0,) * (guesses + 1)}
-    seconds: dict[str, Any] = {
-        "draft_seconds": 9.0,
-        "verify_seconds": 9.0,
-        "elapsed_seconds": 9.0,
-        "state_seconds": 9.0,
-    }
-    return specdec.Round(draft=(token,) * guesses, **values | seconds | changes)
-
-
 SIZE = PassSize(None, None, 10**7, 4e7)
-COSTS = EstimatedCosts(SIZE, 20, BY_TORCH, DraftWork(4e6, 2), BY_TORCH, free=frozenset(), stateful=False)
+COSTS = EstimatedCosts(SIZE, 20, BY_TORCH, DraftWork(4e6, 2), BY_TORCH, copied=frozenset(), stateful=False)
 
 
 def test_costs_are_told_in_target_passes() -> None:
-    nothing, one, two = (COSTS.of(round_of(guesses)) for guesses in (0, 1, 2))
-    assert (nothing.draft_seconds, nothing.verify_seconds, nothing.state_seconds) == (0.0, 1.0, 0.0)
-    assert one.draft_seconds == pytest.approx((4e6 + 2 * 3e6 + 3e6) / (4e7 + 20 * 3e6 + 3e6))
-    assert two.draft_seconds == pytest.approx(2 * one.draft_seconds)
-    assert 1 < one.verify_seconds < two.verify_seconds == COSTS.of(round_of(0, reread=2)).verify_seconds
+    assert COSTS.draft(0) == 0 and COSTS.check(1) == 1
+    assert COSTS.draft(1) == pytest.approx((4e6 + 2 * 3e6 + 3e6) / (4e7 + 20 * 3e6 + 3e6))
+    assert COSTS.draft(2) == pytest.approx(2 * COSTS.draft(1))
+    assert 1 < COSTS.check(2) < COSTS.check(3)
 
 
-def test_what_costs_of_a_round_depend_on() -> None:
-    five = COSTS.of(round_of(5))
-    block = replace(COSTS, draft=DraftWork(4e6, 2, one_pass=True)).of(round_of(5))
-    assert COSTS.of(round_of(1)).draft_seconds < block.draft_seconds < five.draft_seconds / 2
-    copying = replace(COSTS, free=frozenset({"prompt-lookup"}))
-    assert copying.of(round_of(5, drafted_by="prompt-lookup")).draft_seconds == 0
-    assert copying.of(round_of(5, drafted_by="model")).draft_seconds == five.draft_seconds
-    stateful = replace(COSTS, stateful=True)
-    assert stateful.of(round_of(5)).state_seconds > 0 == stateful.of(round_of(0)).state_seconds
-    assert replace(COSTS, draft=DraftWork()).of(round_of(5)).draft_seconds == 0
+def test_what_a_draft_costs() -> None:
+    """A block drafter's guesses share a pass. A copy takes as long as one choice."""
+    block = replace(COSTS, drafting=DraftWork(4e6, 2, one_pass=True))
+    assert COSTS.draft(1) < block.draft(5) < COSTS.draft(5) / 2
+    mixed, copies = replace(COSTS, copied=frozenset({"prompt-lookup"})), replace(COSTS, drafting=DraftWork())
+    assert mixed.draft(5, "model") == mixed.draft(5) == COSTS.draft(5)
+    assert 0 < mixed.draft(1, "prompt-lookup") == mixed.draft(9, "prompt-lookup") == copies.draft(5) < COSTS.draft(1)
 
 
 def test_a_pass_over_more_rows_reads_more_experts() -> None:
@@ -211,10 +197,10 @@ def test_what_a_draft_reads(drafting: str) -> None:
     """Copies read nothing; every other draft reads less than a target of some layers and more than nothing."""
     found = estimated_costs(PAIRS[drafting]())
     if drafting in ("prompt lookup", "suffix decoding", "token recycling"):
-        assert found.draft == DraftWork()
+        assert found.drafting == DraftWork()
     else:
-        assert found.draft.bytes > 0 and found.draft.layers > 0
-    assert found.draft.one_pass == (drafting in ("a P-EAGLE head", "a DFlash head", "a DSpark head"))
+        assert found.drafting.bytes > 0 and found.drafting.layers > 0
+    assert found.drafting.one_pass == (drafting in ("a P-EAGLE head", "a DFlash head", "a DSpark head"))
     assert found.stateful == (drafting in ("recurrent state", "the MTP layer of Qwen"))
 
 
@@ -225,10 +211,10 @@ def test_what_models_read() -> None:
     layers = [sum(weight.nbytes for weight in layer.parameters()) for layer in pair.target.model.layers]
     output = pair.target.lm_head.weight.nbytes
     assert whole.target.bytes == sum(layers) + output
-    assert whole.draft == DraftWork(pytest.approx(sum(layers[:4]) + output), 4)
+    assert whole.drafting == DraftWork(pytest.approx(sum(layers[:4]) + output), 4)
     plain, rounded = (specdec.Pair(pair.target, DraftModel(tiny("llama", 2), rounded=asked)) for asked in (False, True))
-    read = estimated_costs(plain).draft.bytes
-    assert estimated_costs(rounded).draft.bytes == (read / 4 if rounded.rounds_draft else read)
+    read = estimated_costs(plain).drafting.bytes
+    assert estimated_costs(rounded).drafting.bytes == (read / 4 if rounded.rounds_draft else read)
 
 
 class Strange(specdec.Suffix):

@@ -353,7 +353,7 @@ def test_a_policy_that_looks_at_what_was_accepted(drafting: str) -> None:
 @pytest.mark.parametrize("drafting", METHODS)
 def test_the_automatic_length(drafting: str, monkeypatch) -> None:
     """It chooses by acceptance and by estimated costs, which do not change, so that a path can be walked again."""
-    monkeypatch.setattr(Chooser, "_OPENING", (1, 2))
+    monkeypatch.setattr(Chooser, "_PLAN_EVERY", 1)
     assert difference(pair_of(drafting), NARROW, AutoGamma(), tokens=5) < CLOSE
 
 

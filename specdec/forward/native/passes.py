@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import POINTER, Structure, addressof, byref, c_double, c_int, c_int64, c_size_t, c_void_p
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
@@ -85,6 +86,7 @@ class _Stop(Structure):
     ]
 
 
+@lru_cache(8)  # γ "auto" uses one for several rounds
 def _described(stop: DraftStop) -> _Stop:
     return _Stop(stop.least_chance, stop.slope, stop.bias, FARTHEST, (c_double * MAX_GAMMA)(*stop.least_survival))
 
