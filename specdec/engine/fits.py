@@ -15,15 +15,12 @@ class Mean:
 
 
 class Line:
-    """A least-squares line of measured over estimated times, against a number of passes or rows.
+    """A least-squares line of measured against estimated costs. Newer samples weigh more.
 
-    Newer samples weigh more. A sample counts for at most twice the expected value, because a machine may stall. At
-    first the line is level, as if the estimate had the right shape. It is not negative at 0, and falls so little that
-    longer drafts never come out cheaper.
+    At first measured costs are taken as proportional to the estimated ones. A sample counts for at most twice the
+    expected value, because a machine may stall. The line never falls, and rises at most twice as steeply as a
+    proportional one would, so it stays above 0 from half of the mean estimate on.
     """
-
-    _LEVEL = 1, 16  # where it is held at first
-    _FALL = 1 / 32  # of its mean, for each pass or row
 
     def __init__(self, forget: float = 0.95):
         self._forget = forget
@@ -33,8 +30,8 @@ class Line:
         if self._n:
             self._add(x, min(y, 2 * self.at(x)))
         else:
-            for place in (*self._LEVEL, x):
-                self._add(place, y)
+            for share in (0.5, 2.0, 1.0):
+                self._add(share * x, share * y)
 
     def _add(self, x: float, y: float) -> None:
         forget = self._forget
@@ -50,5 +47,5 @@ class Line:
             return 0.0
         mean_x, mean_y = self._x / self._n, self._y / self._n
         spread = self._xx / self._n - mean_x**2
-        slope = (self._xy / self._n - mean_x * mean_y) / spread if spread > 1e-9 else 0.0
-        return mean_y + min(max(-self._FALL * mean_y, slope), mean_y / mean_x) * (x - mean_x)
+        slope = (self._xy / self._n - mean_x * mean_y) / spread if spread > 1e-9 * mean_x**2 else 0.0
+        return mean_y + min(max(0.0, slope), 2 * mean_y / mean_x) * (x - mean_x)

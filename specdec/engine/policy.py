@@ -231,10 +231,10 @@ class Chooser:
     """The state of ``AutoGamma`` in one call.
 
     Expected tokens a second at length g are expected_tokens(alpha, g) / (D(g) + T(g + 1)) (Leviathan et al. 2211.17192,
-    Theorem 3.8). D is the time of a draft of g guesses and T that of a target pass over g + 1 rows; the theorem takes T
-    as constant. Both are estimated costs, and with ``measures`` each is multiplied by a line: measured over estimated,
-    against guesses or rows. So the first draft has a sensible length already. No length above the longest draft of a
-    block drafter is considered. Newer samples weigh more, because the text changes.
+    Theorem 3.8). D is the time of a draft of g guesses, and T that of the rest of a round, mostly a target pass over
+    g + 1 rows; the theorem takes T as constant. Both are estimated costs, and with ``measures`` each goes through a
+    line of measured against estimated costs. So the first draft has a sensible length already. No length above the
+    longest draft of a block drafter is considered. Newer samples weigh more, because the text changes.
 
     Where 0 is best, nothing is drafted, and a short draft now and then checks whether that is still so. Elsewhere a
     neighbour of the best length is tried now and then, because a line needs more than one point. For a target with
@@ -254,22 +254,23 @@ class Chooser:
     longest = MAX_GAMMA
     costs: RoundCosts
     measures = False
-    _LEARN = 0.08
+    _LEARN = 0.15
     _PLAN_EVERY = 4  # rounds: a plan takes Python about a fiftieth of a small model's pass
     _AHEAD = 4  # guesses; rows are computed in groups, so the next one alone may look too expensive
     _PROBE = 2
     _NEIGHBOUR_EVERY = 24  # rounds
     _FORGET = 0.98  # a round
     _PRIOR = 5.6, 8.0  # accepted, tested: a common acceptance, with the weight of two drafts
-    _CALIBRATION = 0.8, 1.4  # slope, bias: a draft's first choice is the target's more often than its probability says
+    _CALIBRATION = 1.0, 2.0  # slope, bias: a draft's first choice is the target's more often than its probability says
 
     def __init__(self) -> None:
         self._rounds = 0
         self._resting, self._wait = 0, 2  # the first short draft comes soon, because estimates may be wrong
         self._rested = False  # the round before drafted nothing
+        self._elapsed = 0.0
         self._accepted, self._tested = self._PRIOR
-        self._drafting, self._checking = Line(), Line()  # measured over estimated
-        self._at_rows: dict[int, Mean] = {}  # the same as the line of checks, at each number of rows
+        self._drafting, self._checking = Line(), Line()  # measured against estimated
+        self._at_rows: dict[int, Mean] = {}  # measured checks
         self._slope, self._bias = self._CALIBRATION
         self._best, self._planned = 0, -self._PLAN_EVERY
 
@@ -291,6 +292,7 @@ class Chooser:
         return self._PROBE
 
     def saw(self, event: Round) -> None:
+        began, self._elapsed = self._elapsed, event.elapsed_seconds
         if event.index == 0:  # the prefill
             return
         self._rounds += 1
@@ -299,11 +301,11 @@ class Chooser:
             self._learn(draft)
         if not self.measures:
             if draft:  # a combination copies some of its drafts
-                found = self.costs.draft(len(draft), event.drafted_by)
-                self._drafting.add(len(draft), found / self._estimate.drafts[len(draft)])
+                self._drafting.add(self._estimate.drafts[len(draft)], self.costs.draft(len(draft), event.drafted_by))
         # The times of the first round do not count: caches are cold, kernels are being chosen.
-        elif self._rounds > 1 and event.verify_seconds is not None and event.draft_seconds is not None:
-            self._measure(len(draft), event.reread, event.draft_seconds, event.verify_seconds + event.state_seconds)
+        elif self._rounds > 1 and event.draft_seconds is not None:
+            rest = event.elapsed_seconds - began - event.draft_seconds
+            self._measure(len(draft), event.reread, event.draft_seconds, max(0.0, rest))
 
     def _learn(self, draft: Sequence[DraftToken]) -> None:
         """Learn from the tested guesses what share is accepted, and how the draft's probabilities tell which."""
@@ -322,15 +324,15 @@ class Chooser:
 
     def _measure(self, guesses: int, reread: int, drafting: float, checking: float) -> None:
         rows = guesses + 1 + min(reread, REREAD)  # more are read in a pass of their own
-        ratio = checking / self._estimate.checks[rows]
-        self._checking.add(rows, ratio)
+        self._checking.add(self._estimate.checks[rows], checking)
         if self.may_stop:
-            self._at_rows.setdefault(rows, Mean()).add(min(ratio, 2 * self._checking.at(rows)))
+            self._at_rows.setdefault(rows, Mean()).add(min(checking, 2 * self._checking_seconds(rows)))
         if guesses:
             # After rounds without a draft, the draft first reads all that was written: its time is an upper bound.
-            ratio, known = drafting / self._estimate.drafts[guesses], self._drafting.at(guesses)
-            if not self._rested or not known or ratio < known:
-                self._drafting.add(guesses, ratio)
+            estimated = self._estimate.drafts[guesses]
+            known = self._drafting.at(estimated)
+            if not self._rested or not known or drafting < known:
+                self._drafting.add(estimated, drafting)
         self._rested = not guesses
 
     def _plan(self) -> None:
@@ -345,7 +347,7 @@ class Chooser:
         if self.may_stop:
             for rows, mean in self._at_rows.items():
                 if rows <= self.longest + 1:  # a mean of few samples counts for less
-                    off_line = self._estimate.checks[rows] * mean.value - self._checking_seconds(rows)
+                    off_line = mean.value - self._checking_seconds(rows)
                     costs[rows - 1] += off_line * mean.count / (mean.count + 1)
             gains = [*accumulate(alpha**n for n in range(1, self._AHEAD + 1))]
             least = tuple(
@@ -366,10 +368,14 @@ class Chooser:
     # Before anything was measured, these are target passes over one row.
 
     def _drafting_seconds(self, guesses: int) -> float:
-        return self._estimate.drafts[guesses] * (self._drafting.at(guesses) or self._checking.at(1) or 1.0)
+        if not guesses:
+            return 0.0
+        estimated = self._estimate.drafts[guesses]
+        return self._drafting.at(estimated) or estimated * (self._checking.at(1.0) or 1.0)
 
     def _checking_seconds(self, rows: int) -> float:
-        return self._estimate.checks[rows] * (self._checking.at(rows) or 1.0)
+        estimated = self._estimate.checks[rows]
+        return self._checking.at(estimated) or estimated
 
     @cached_property
     def _estimate(self) -> _Estimate:

@@ -87,11 +87,12 @@ class Machine:
                 reread=reread,
                 state_seconds=self.copying * (gamma > 0),
             )
+            seconds += event.draft_seconds + event.verify_seconds + event.state_seconds
+            event.elapsed_seconds = seconds
             reread = reread + accepted + 1 if self.copying and accepted < gamma else 0
             state.saw(event)
             unread = 0 if gamma else unread
             tokens += accepted + 1
-            seconds += event.draft_seconds + event.verify_seconds + event.state_seconds
             lengths.append(gamma)
         return tokens / (seconds or 1.0), lengths
 
@@ -120,13 +121,15 @@ def test_auto_considers_no_draft_longer_than_a_block(may_stop: bool) -> None:
     state, block = AutoGamma().start(), 3
     tell_of_drafts(state, may_stop, longest=block)
     tell_of_costs(state, lambda: BLOCK, measures=True)
-    lengths = []
+    lengths, elapsed = [], 0.0
     for index in range(1, ROUNDS + 1):
         asked = state.length()
         gamma = min(asked, block)
         lengths.append(asked)
         draft = [SimpleNamespace(status="accepted", draft_confidence=0.99)] * gamma
-        times = {"draft_seconds": 3.1 * (gamma > 0), "verify_seconds": 1 + 0.02 * gamma, "state_seconds": 0.0}
+        drafting, checking = 3.1 * (gamma > 0), 1 + 0.02 * gamma
+        elapsed += drafting + checking
+        times = {"draft_seconds": drafting, "verify_seconds": checking, "elapsed_seconds": elapsed}
         state.saw(SimpleNamespace(index=index, draft=draft, reread=0, **times))
     assert lengths[20:].count(0) > 0.9 * ROUNDS and max(lengths[3:]) <= block
 
@@ -161,17 +164,17 @@ class Doubting:
                 if watch and watch.ends(sure):
                     break
             verify = 1 + self.row * 4 * math.ceil(len(draft) / 4)
+            seconds += self.guess * len(draft) + verify
             event = SimpleNamespace(
                 index=index,
                 draft=draft,
                 draft_seconds=self.guess * len(draft),
                 verify_seconds=verify,
+                elapsed_seconds=seconds,
                 reread=0,
-                state_seconds=0.0,
             )
             state.saw(event)
             tokens += [token.status for token in draft].count("accepted") + 1
-            seconds += event.draft_seconds + verify
         return tokens / seconds
 
 
