@@ -22,7 +22,7 @@ class Line:
     proportional one would, so it stays above 0 from half of the mean estimate on.
     """
 
-    def __init__(self, forget: float = 0.95):
+    def __init__(self, forget: float = 0.98):
         self._forget = forget
         self._n = self._x = self._y = self._xx = self._xy = 0.0
 
