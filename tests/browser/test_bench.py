@@ -37,7 +37,7 @@ def test_the_form_chooses_prompts_and_how_they_are_sampled(page, tmp_path):
     page.locator("#sd-bench-first input").blur()
     finish(page, "bench")
     said = page.locator("#sd-bench-verdict").text_content()  # some of it is folded
-    assert "2 prompts of turns.jsonl, the first 1 of each category." in said and "temperature 0.5, seed 0" in said
+    assert "2 prompts of turns.jsonl, the first 1 of each category" in said and "temperature 0.5, seed 0" in said
     found = json.loads(save(page, "benchmark.json", tmp_path).read_text())
     assert [item["name"] for item in found["prompts"]] == ["1", "3"] and found["params"]["temperature"] == 0.5
     assert found["chosen"] == {"name": "turns.jsonl", "first": 1, "chat": False} and found["machine"]["cpu"]

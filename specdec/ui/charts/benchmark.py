@@ -84,7 +84,7 @@ def benchmark_figure(trials: Sequence[Trial], servers: bool = False) -> go.Figur
         _add_lane(figure, lane, at, signs[lane.lane_config])
     _add_rows(figure, rows, ends, signs)
     ticks = multiples(0, most, round_step(most / 8))
-    figure.update_xaxes(range=[0, most], tickvals=ticks, showgrid=False)
+    figure.update_xaxes(range=[0, most], tickvals=ticks)
     spans = [(0, tops[-1]), *([(start, whole)] if rows else [])]  # no line goes through title and legend
     lines = [straight("y", *span, "x", 1, GREY) | {"line": {"color": GREY, "width": 2}} for span in spans]
     lines += [straight("y", *span, "x", tick, GRID) | {"layer": "below"} for span in spans for tick in ticks]
@@ -97,6 +97,7 @@ def benchmark_figure(trials: Sequence[Trial], servers: bool = False) -> go.Figur
     _add_beside_plain(figure, f"{plain.removeprefix('the ')}, 1x", most)
     left = ceil(LETTER * max((len(line) for text in texts for line in _words(text).split("<br>")), default=0))
     figure = from_above(figure, whole, legend=0, lines=3, right=30).update_layout(margin_l=left)
+    figure.update_xaxes(showgrid=False)  # it has a grid of its own
     add_title(figure, f"Speed-up over {plain} (times)", KEY, 1, LINE + 8)
     if rows:
         _add_lower_axis(figure)

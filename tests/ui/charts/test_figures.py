@@ -157,6 +157,8 @@ def test_the_line_of_plain_generate_goes_through_all_rows_of_a_benchmark() -> No
     """It has its name at the top, and goes through no word of the legend."""
     figure = benchmark_figure(in_categories({"a": {LOOP: 2.0, SPECULATIVE: 6.0}, "b": {LOOP: 3.0, SPECULATIVE: 7.0}}))
     lines = [(shape.y0, shape.y1) for shape in figure.layout.shapes if shape.x0 == shape.x1 == 1]
+    grid = [(shape.y0, shape.y1) for shape in figure.layout.shapes if shape.x0 == shape.x1 == 2]
+    assert grid == lines and not figure.layout.xaxis.showgrid, "as the grid does"
     whole, rows = figure.layout.yaxis.range[0], figure.layout.yaxis.tickvals
     assert all(any(start < row < end for start, end in lines) for row in rows) and len(rows) == 4
     legend = (1 - figure.layout.legend.y) * whole
