@@ -115,6 +115,13 @@ def test_auto_is_close_to_the_best_where_a_draft_takes_one_pass(alpha: float, wh
     assert Machine(**machine).play(AutoGamma())[0] > 0.94 * best
 
 
+@pytest.mark.parametrize(("alpha", "guess", "whole"), [(0.9, 0.03, 0.3), (0.8, 0.05, 0.2), (0.7, 0.02, 0.4)])
+def test_auto_learns_the_fixed_part_of_a_draft(alpha: float, guess: float, whole: float) -> None:
+    """The estimate has none, so it makes long drafts look too expensive."""
+    best = max(Machine(alpha, guess, first_draft=whole).play(Fixed(g))[0] for g in range(17))
+    assert Machine(alpha, guess, first_draft=whole, estimated=Rough(0.2)).play(AutoGamma())[0] > 0.94 * best
+
+
 @pytest.mark.parametrize("may_stop", [False, True])
 def test_auto_considers_no_draft_longer_than_a_block(may_stop: bool) -> None:
     """A pass of 3.1 target passes for a block of 3 guesses does not pay, and would if the block had 16."""
