@@ -65,12 +65,14 @@ def provenance_rows(about: About, plan: Plan) -> dict[str, str]:
 def asked_line(plan: Plan) -> str:
     """Prompts and settings of a measurement, in a line.
 
-    Of a single prompt it has the beginning, or the name where the results hold no text.
+    Of a single prompt that is of no set it has the beginning, or the name where the results hold no text.
     """
     first, *others = plan.prompts
-    beginning = shorten(first.prompt, 60, placeholder=" \u2026")
-    one = f"\u201c{beginning}\u201d" if beginning else f"prompt \u201c{first.name}\u201d"
-    return f"{prompts(plan.chosen, len(plan.prompts)) if others else one} \u00b7 {plan_settings(plan)}"
+    asked = prompts(plan.chosen, len(plan.prompts))
+    if not others and plan.chosen.name == Choice.name:
+        beginning = shorten(first.prompt, 60, placeholder=" \u2026")
+        asked = f"\u201c{beginning or first.name}\u201d"
+    return f"{asked} \u00b7 {plan_settings(plan)}"
 
 
 def machine_rows(about: About) -> dict[str, str]:

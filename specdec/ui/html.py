@@ -47,7 +47,8 @@ _TEMPLATES = """
 {% endmacro %}
 
 {% macro origin(sentence, place, asked) %}
-<p class="sd-origin"><strong>{{ sentence }}</strong> <span>{{ place }}</span> <span>{{ asked }}</span></p>
+<p class="sd-origin"><strong>{{ sentence }}</strong> <span>{{ place }}</span>
+<span>{{ asked }}</span></p>
 {% endmacro %}
 
 {% macro status(text, done) %}

@@ -326,7 +326,7 @@ def test_a_set_is_measured_as_it_comes_or_refused_by_its_name(page, tmp_path):
     page.wait_for_selector("#sd-bench-status .sd-error:has-text('Line 1 holds no prompt (found: text)')")
     give(page, "set", tmp_path / "HumanEval.jsonl.gz")
     finish(page, "bench")
-    assert "1 prompt of HumanEval.jsonl.gz." in page.locator("#sd-bench-verdict").text_content()
+    assert "1 prompt of HumanEval.jsonl.gz" in page.locator("#sd-bench-verdict").text_content()
     assert page.locator("#sd-bench-table tbody tr").first.inner_text().startswith("HumanEval")
 
 

@@ -37,7 +37,7 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
     for name, counts, colour, look, start in (
         ("plain generate", plain, GREY, {"color": clear}, PLAIN),
         (sample_name(lane), lossless, BLUE, {"color": BLUE}, TESTED),
-        ("speculative, lossy", lossy, ORANGE, hatched, LOSSY),
+        ("lossy on purpose", lossy, ORANGE, hatched, LOSSY),
     ):
         figure.add_bar(
             y=list(range(len(names))), x=counts, name=name, orientation="h", width=WIDE, offset=start,

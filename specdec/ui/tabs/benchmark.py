@@ -38,8 +38,8 @@ from specdec.ui.tabs.prompt_set import PromptSet, prompts_in
 from specdec.ui.tabs.results_io import Opening, kept_results
 
 LEDE = (
-    "Compares methods over many prompts. Speed-up is plain generate's time per token, divided by that of the method, "
-    "after the first token, over all prompts of the median run."
+    "Compares methods over many prompts. Speed-up: plain generate's time per token after the first, divided by the "
+    "method's."
 )
 KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
 MOST_TEXT = 200  # characters in the field for draft lengths

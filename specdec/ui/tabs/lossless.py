@@ -58,10 +58,8 @@ METHOD = (
 )
 DRAWS, DRAWS_PUBLIC = 500, 200  # of each sample, unless somebody chooses another number
 LOOK_AT = (
-    "Each group is one way to go on from \u201c{prompt}\u201d; its bars count how often each sample went on so. If "
-    "nothing is lost, the blue bar differs from the white one by chance alone: in 19 of 20 groups it ends within the "
-    "grey band. The hatched bar is lossy on purpose, and often ends outside. These groups have {shown} of plain "
-    "generate's {draws} draws; the others went on in rarer ways."
+    "How often each sample went on from \u201c{prompt}\u201d in these ways: {shown} of {draws} plain draws, without "
+    "rarer ways. Where nothing is lost, 19 of 20 blue bars end within their grey band."
 )
 ASKED = "{draws} draws of each sample, {tokens} tokens each \u00b7 temperature {temperature:g} \u00b7 \u03b3 {gamma}"
 _KEPT = Kept("recorded_lossless.json", read_losslessness, read_losslessness, losslessness_text)
