@@ -69,7 +69,7 @@ def asked_line(plan: Plan) -> str:
     """
     first, *others = plan.prompts
     asked = prompts(plan.chosen, len(plan.prompts))
-    if not others and plan.chosen.name == Choice.name:
+    if not others and plan.chosen.name == Choice().name:
         beginning = shorten(first.prompt, 60, placeholder=" \u2026")
         asked = f"\u201c{beginning or first.name}\u201d"
     return f"{asked} \u00b7 {plan_settings(plan)}"

@@ -353,7 +353,7 @@ def test_losslessness_is_tested_with_progress_and_said_in_words(page, monkeypatc
     headline = page.locator("#sd-lossless-verdict .sd-headline").text_content()
     page.wait_for_function("(said) => document.querySelector('.sd-spoken').textContent === said", arg=headline)
     names = page.locator("#sd-lossless-plot .legendtext").all_text_contents()
-    assert names[:3] == ["plain generate", "speculative, lossless", "speculative, lossy"] and len(names) == 4
+    assert names[:3] == ["plain generate", "speculative, lossless", "lossy on purpose"] and len(names) == 4
     page.click("#sd-lossless-table summary")
     rows = page.locator("#sd-lossless-table tbody tr").all_inner_texts()
     assert [row.split("\t")[0] for row in rows] == [

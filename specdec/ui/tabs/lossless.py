@@ -58,10 +58,10 @@ METHOD = (
 )
 DRAWS, DRAWS_PUBLIC = 500, 200  # of each sample, unless somebody chooses another number
 LOOK_AT = (
-    "How often each sample went on from \u201c{prompt}\u201d in these ways: {shown} of {draws} plain draws, without "
-    "rarer ways. Where nothing is lost, 19 of 20 blue bars end within their grey band."
+    "How often each sample goes on from \u201c{prompt}\u201d in these ways, {shown} of {draws} plain draws. If nothing "
+    "is lost, 19 of 20 blue bars end within their grey band."
 )
-ASKED = "{draws} draws of each sample, {tokens} tokens each \u00b7 temperature {temperature:g} \u00b7 \u03b3 {gamma}"
+ASKED = "{draws} draws of {tokens} tokens each, temperature {temperature:g}, \u03b3 {gamma}"
 _KEPT = Kept("recorded_lossless.json", read_losslessness, read_losslessness, losslessness_text)
 
 
