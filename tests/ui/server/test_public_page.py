@@ -207,7 +207,7 @@ def test_reading_what_a_visitor_sends_waits_in_the_line(address, page, monkeypat
     for name in (
         "tabs.results_io.text_of_link",  # of every tab
         "tabs.compare.read_results",
-        "tabs.benchmark.parse_prompts",
+        "tabs.prompt_set.parse_prompts",
         "page.code_answer",
     ):
         monkeypatch.setattr(f"specdec.ui.{name}", lambda *values: go.wait(WAIT))
