@@ -25,7 +25,7 @@ def shown_benchmark(panel: ResultPanel, results: Results, origin: Origin, more: 
     notes, servers = [*more], on_servers(results.about["pair"])
     if servers:
         told = results.about["pair"]["server"]["exact"]
-        notes += [f"{sentences.EXACTNESS[told]}", sentences.AT_THE_CLIENT_TOO]
+        notes += [sentences.EXACTNESS[told], sentences.AT_THE_CLIENT_TOO]
     figures = [benchmark_figure(results.trials, servers)]
     return panel.show(results, origin, _tables(results), figures, notes)
 

@@ -45,20 +45,19 @@ export function cardOf(race, address) {
   const times = shown.map((lane) => lane.duration);
   const ratios = ratiosOf(times.length, verdict.factor).map(([above, below, digits]) => [below, above, digits]);
   const places = placesTogether(times, ratios, 2);
+  const short = Math.max(...times) < 1;
+  const shares = sharesOf(verdict.figures);
   const where = machine === NO_MACHINE ? machine : `${here ? "Measured" : "recorded"} on ${machine}`;
   return {
     factor: factorOf(verdict),
     look: verdict.about ? "muted" : verdict.faster ? "blue" : "ink", // as on the page
-    sentence: [verdict.warning, besideShares(verdict.sentence, sharesOf(verdict.figures))]
-      .filter(Boolean)
-      .join(" ")
-      .slice(0, 400),
+    sentence: [verdict.warning, besideShares(verdict.sentence, shares)].filter(Boolean).join(" ").slice(0, 400),
     doubt: verdict.about
       ? firstSentence(verdict.notes.find(({ kind }) => verdict.doubts.includes(kind))?.text ?? "")[0]
       : "",
     figures: verdict.figures.slice(0, 4).map((figure) => [figure.value, figureName(figure)]),
-    unsure: verdict.about ? sharesOf(verdict.figures).length : 0, // of the figures, the first
-    lanes: shown.map((lane) => barOf(lane, places, Math.max(...times) < 1)),
+    unsure: verdict.about ? shares.length : 0, // of the figures, the first
+    lanes: shown.map((lane) => barOf(lane, places, short)),
     prompt: inOneLine((begin.settings.prompt ?? "").slice(0, PROMPT)),
     pair: [begin.pair, verdict.caption].filter(Boolean).join(" \u00b7 "),
     origin: [...(here ? [] : [originOf({ ...begin, name: "" })]), where, runs, day],
