@@ -17,7 +17,7 @@ from typing import Any
 import specdec
 from benchmarks.document import table, write
 from benchmarks.in_turns import asked_runs
-from specdec.engine.policy import Chooser
+from specdec.engine.chooser import Chooser
 from specdec.lanes.decoding_thread import driven
 from specdec.measure.prompts import EXAMPLES, read_prompts
 

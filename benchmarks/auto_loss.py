@@ -22,7 +22,8 @@ import torch
 
 import specdec
 from benchmarks.in_turns import asked
-from specdec.engine.policy import Chooser, Fixed, next_draft, tell_of_costs, tell_of_drafts
+from specdec.engine.chooser import Chooser
+from specdec.engine.policy import Fixed, next_draft, tell_of_costs, tell_of_drafts
 from specdec.engine.request import make_request
 from specdec.engine.round_costs import estimated_costs
 from specdec.events import MAX_GAMMA, DraftToken, Round, Status

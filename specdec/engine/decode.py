@@ -9,8 +9,9 @@ import torch
 from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
 from specdec.drafters.forced import ForcedFirst
 from specdec.engine.acceptance import Acceptance, Lossless, acceptance_of
+from specdec.engine.chooser import REREAD
 from specdec.engine.observe import RoundValues, TargetStep, draft_tokens, observe_round
-from specdec.engine.policy import REREAD, Policy, lengths_of, next_draft, tell_of_costs, tell_of_drafts
+from specdec.engine.policy import Policy, lengths_of, next_draft, tell_of_costs, tell_of_drafts
 from specdec.engine.request import LaneCall, Request, make_call, make_request
 from specdec.engine.round_costs import estimated_costs
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind, longest_draft

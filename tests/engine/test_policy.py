@@ -11,8 +11,8 @@ import pytest
 from fakes import prompt_of, shared_tiny
 
 import specdec
+from specdec.engine.chooser import REREAD
 from specdec.engine.policy import (
-    REREAD,
     AutoGamma,
     ConfidenceStop,
     EveryLength,

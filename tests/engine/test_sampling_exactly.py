@@ -23,7 +23,8 @@ import specdec
 from specdec.drafters.base import DraftChoices
 from specdec.drafters.cross_tokenizer import TranslatedDraft
 from specdec.drafters.draft_model import ModelDraft
-from specdec.engine.policy import AutoGamma, Chooser, Policy
+from specdec.engine.chooser import Chooser
+from specdec.engine.policy import AutoGamma, Policy
 from specdec.forward.hf_cache import PreallocatedLayer
 from specdec.measure.enumeration import CLOSE, distance, distribution
 from specdec.runtime import draws
