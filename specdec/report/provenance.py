@@ -49,7 +49,13 @@ def _processor(about: About) -> str:
 
 def day(about: About) -> str:
     """A date as on the whole page: 24 November 2026."""
-    return f"{date(about).day} {date(about):%B %Y}"
+    return day_of(about["at"])
+
+
+def day_of(at: float) -> str:
+    """The same for seconds since 1970."""
+    moment = datetime.fromtimestamp(at, UTC)
+    return f"{moment.day} {moment:%B %Y}"
 
 
 def date(about: About) -> datetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined
 
@@ -16,12 +16,14 @@ from specdec.report.sentences import beside_shares, capital, first_sentence
 from specdec.report.verdict import Figure
 
 _TEMPLATES = """
-{% macro verdict(sentence, factor, notes, about, shares, definitions, label_of) %}
+{% macro verdict(sentence, factor, notes, about, shares, found_in, definitions, label_of) %}
 <section class="sd-verdict{{ " split" if shares }}">
 {%- if factor %}
 <div class="sd-factor{{ " about" if about }}" aria-hidden="true">{% if about %}<small>about</small>{% endif %}
 {{- factor }}</div>{% endif -%}
 <div class="sd-verdictWords"><p class="sd-headline{{ " alone" if not factor }}">{{ sentence }}</p>
+{%- if found_in %}<p class="sd-origin"><span>{{ found_in.asked }}</span>
+<strong>{{ found_in.sentence }}</strong> <span>{{ found_in.place }}</span></p>{% endif -%}
 {%- if notes | length == 1 %}<p class="sd-verdictNotes">{{ notes[0] }}</p>
 {%- elif notes %}<details class="sd-verdictNotes"><summary><span class="sd-verdictNote">{{ notes[0] }}</span>
 <b>{{ notes[1:] | length }} more</b></summary><div class="sd-verdictNoteWords">
@@ -44,11 +46,6 @@ _TEMPLATES = """
 <input class="sd-scrub" type="range" min="0" max="{{ most }}" value="{{ gamma }}" disabled></label>
 <span class="sd-lineSettings">{{ tokens }} tokens \u00b7 greedy</span>
 <button class="sd-action" disabled>Edit</button></div>
-{% endmacro %}
-
-{% macro origin(sentence, place, asked) %}
-<p class="sd-origin"><strong>{{ sentence }}</strong> <span>{{ place }}</span>
-<span>{{ asked }}</span></p>
 {% endmacro %}
 
 {% macro status(text, done) %}
@@ -104,8 +101,8 @@ _TEMPLATES = """
 <button type="button" class="sd-word" data-word="pair">Pair</button> <span>{{ pair }}</span>
 <button type="button" class="sd-changePair" aria-controls="sd-change" aria-expanded="false">
 {{- change }}</button></p><p class="sd-pairAside">The models run on the two servers, not on this page.</p></div>
-<p class="sd-lede">A small model (the draft) guesses, a large one (the target) checks all guesses at once.
-<span>Same result, fewer waits.</span></p></header>
+<p class="sd-lede">A small model <span>(the draft) </span>guesses, a large one <span>(the target) </span>checks all
+guesses at once. Same result, fewer waits.</p></header>
 {% endmacro %}
 
 {% macro chips(examples, recorded) %}
@@ -168,31 +165,36 @@ Space</a>.{% endif %}</p>
 _HTML: Any = Environment(autoescape=True, undefined=StrictUndefined).from_string(_TEMPLATES).module
 
 
+class FoundIn(NamedTuple):
+    """The measurement that a verdict comes from: what was asked, where the findings come from, on which machine."""
+
+    asked: str
+    sentence: str
+    place: str
+
+
 def verdict_html(
     sentence: str,
     factor: str | None = None,
     notes: Iterable[str] = (),
     about: bool = False,
     shares: Iterable[Figure] = (),
+    found_in: FoundIn | None = None,
 ) -> str:
-    """The headline with its figure, and below it the first sentence of the notes, which opens the rest.
+    """The headline with its figure, below it the origin, and the first sentence of the notes, which opens the rest.
 
     ``about``: the figure is uncertain. ``shares``: what it is made of. The headline does not repeat them.
     """
     parts = list(shares)
     first, *others = [*filter(None, notes)] or [""]
     said = [part for part in (*first_sentence(first), *others) if part]
-    return _HTML.verdict(beside_shares(sentence, parts), factor, said, about, parts, DEFINITIONS, label_of).strip()
+    headline = beside_shares(sentence, parts)
+    return _HTML.verdict(headline, factor, said, about, parts, found_in, DEFINITIONS, label_of).strip()
 
 
 def form_line(prompt: str, gamma: int, tokens: int) -> str:
     """The form in one line as the page has it at first, until its script puts a line there that can be used."""
     return _HTML.form_line(prompt, gamma, MAX_GAMMA, tokens).strip()
-
-
-def origin(sentence: str, place: str, asked: str) -> str:
-    """Where the findings come from, and with which prompts and settings they were measured."""
-    return _HTML.origin(sentence, place, asked).strip()
 
 
 def status(text: str, done: float | None = None) -> str:

@@ -64,12 +64,27 @@ class Recording:
         return found
 
     @property
+    def begin(self) -> dict[str, Any]:
+        """Its first line: the pair in words, the settings, and when it was recorded."""
+        found: dict[str, Any] = json.loads(self.text.splitlines()[0])
+        return found
+
+    @property
+    def started(self) -> dict[str, Any]:
+        """The line that its first lane starts with: the machine, and the facts of the pair."""
+        records = (json.loads(line) for line in self.text.splitlines())
+        return next(record for record in records if record["event"] == "started")
+
+    @property
+    def machine(self) -> str:
+        """Its GPU, else its processor."""
+        machine = self.started["machine"]
+        return str(machine.get("gpu") or machine.get("cpu") or "machine not recorded")
+
+    @property
     def card(self) -> dict[str, object]:
         """What the page shows of it before it is opened, and its lines, packed."""
-        *records, verdict = (json.loads(line) for line in self.text.splitlines())
-        begin = records[0]
-        started = next(record for record in records if record["event"] == "started")
-        machine, pair = started["machine"], started["pair"]
+        begin, verdict, pair = self.begin, self.verdict, self.started["pair"]
         label = synthetic(pair)
         return {
             "name": self.name,
@@ -86,7 +101,7 @@ class Recording:
             "speeds": _speeds(self.text) if verdict["rates"] else None,
             "figures": [figure for figure in verdict["figures"] or () if figure.get("name") in SHARES],
             "pair": begin["pair"].removesuffix(f" \u00b7 {label}"),
-            "machine": machine.get("gpu") or machine.get("cpu") or "machine not recorded",
+            "machine": self.machine,
             "at": begin["at"],
             "packed": base64.b64encode(gzip.compress(self.text.encode(), mtime=0)).decode("ascii"),
         }

@@ -360,7 +360,7 @@ def text(page, selector: str) -> str:
 
 def notes(page) -> str:
     """All notes beside the verdict's sentence, folded or not."""
-    return page.locator(".sd-verdictWords").text_content()
+    return page.locator(".sd-result .sd-verdictWords").text_content()
 
 
 def quick_self_test(monkeypatch, seen: threading.Event | None = None, **settings) -> list[tuple]:

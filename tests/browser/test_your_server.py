@@ -25,6 +25,8 @@ def raced(page) -> None:
 def test_two_servers_are_checked_raced_and_looked_at(page) -> None:
     with StandIn("plain") as plain, StandIn("vllm") as other:
         go_to(page, "Your server")
+        sample = text(page, "#sd-server-sample")
+        assert "as fast as the plain server" in sample and "A recording, not measured here" in sample
         page.click("#sd-server-help button")
         page.wait_for_selector("#sd-server-help pre:visible:has-text('vllm serve MODEL --port 8001')")
         assert page.locator("#sd-server-help code").all_inner_texts()[-1] == "SPECDEC_KEY_PLAIN"
@@ -75,7 +77,7 @@ def test_two_servers_are_checked_raced_and_looked_at(page) -> None:
         assert page.is_visible("#sd-live .sd-boxes") and text(page, ".sd-box.speculative h2") == "Speculative server"
         assert not page.is_visible(".sd-again")
         go_to(page, "Your server")
-        assert page.is_visible("#sd-server-live .sd-boxes")
+        assert page.is_visible("#sd-server-live .sd-boxes") and not page.is_visible("#sd-server-sample")
         for secret in (plain.url, other.url, str(other.port)):
             assert secret not in link
 

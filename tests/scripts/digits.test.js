@@ -17,6 +17,7 @@ test("speeds of a race give its speed-up and both shares", () => {
 
 test("figures that already give it get no more digits, and one lane has no ratio", () => {
   assert.equal(placesTogether([131.146, 314.389], ratiosOf(2, "2.4x")), 0);
+  assert.deepEqual(ratiosOf(3, "17x", true), [], "an uncertain ratio asks for no further digit");
   assert.equal(placesTogether([0.5], ratiosOf(1, null), 2), 2);
   assert.equal(placesTogether([], ratiosOf(0, null), 2), 2);
   assert.ok(placesTogether([0, 0.0001], ratiosOf(2, "12x")) <= 5, "no time at all has no ratio");

@@ -140,8 +140,9 @@ class LosslessTab:
             draws=f"{found.draws:,}", tokens=found.params.max_new_tokens, temperature=found.params.temperature,
             gamma=found.gamma,
         )  # fmt: skip
-        told = html.origin(origin.sentence, provenance_line(record["about"]), asked)
-        told += html.verdict_html(losslessness_headline(found), None, losslessness_notes(found))
+        found_in = html.FoundIn(asked, origin.sentence, provenance_line(record["about"]))
+        notes = losslessness_notes(found)
+        told = html.verdict_html(losslessness_headline(found), notes=notes, found_in=found_in)
         table = html.table_html(samples_table(found))
         if found.steps is not None:
             table += html.table_html(steps_table(found.steps))

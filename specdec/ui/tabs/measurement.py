@@ -183,9 +183,10 @@ class ResultPanel:
     ) -> Values:
         """The values that show these results. ``notes`` go below the verdict. Without figures the last charts stay."""
         found = _judged(results)
-        shown = html.origin(origin.sentence, provenance_line(results.about), asked_line(results.plan))
+        found_in = html.FoundIn(asked_line(results.plan), origin.sentence, provenance_line(results.about))
         below = [*(note.text for note in found.notes), *notes]
-        shown += html.verdict_html(found.headline, found.factor, below, found.judgement.is_about, found.shares)
+        about = found.judgement.is_about
+        shown = html.verdict_html(found.headline, found.factor, below, about, found.shares, found_in)
         charts: Values = {}
         if figures:
             for place, figure in zip_longest((self._plot, *self._further), figures):

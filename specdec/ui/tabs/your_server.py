@@ -17,7 +17,7 @@ import gradio as gr
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
 from specdec.report import sentences
-from specdec.report.provenance import server_rows
+from specdec.report.provenance import RECORDING, day_of, server_rows
 from specdec.servers.address import Address, require_address, require_names
 from specdec.ui import html
 from specdec.ui.assets import ROUTE
@@ -28,6 +28,7 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.race_stream import refusal
 from specdec.ui.jobs.server_race import ServerRace, look_at, require_prompt, server_stream
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
+from specdec.ui.static_page import SHIPPED, recording_in
 from specdec.ui.tabs.measurement import REFUSED
 from specdec.ui.tabs.server_bench import ServerBench
 from specdec.ui.tabs.server_checks import ServerChecks
@@ -95,8 +96,10 @@ class ServerTab:
                     if not self._named:
                         self._chosen.append(self._model_field())
                 with gr.Row():
-                    self._chat = gr.Checkbox(False, label="Chat", elem_id="sd-server-chat")
-                    self._ignore = gr.Checkbox(False, label=LABELS["ignore_eos"], elem_id="sd-server-ignore")
+                    message = {"info": "the prompt is a message", "elem_id": "sd-server-chat"}
+                    self._chat = gr.Checkbox(False, label="Chat", **message)
+                    whole = {"info": "both write all new tokens", "elem_id": "sd-server-ignore"}
+                    self._ignore = gr.Checkbox(False, label=LABELS["ignore_eos"], **whole)
         with gr.Row(elem_classes="sd-startRow"):
             self._start = gr.Button("Run race", variant="primary", elem_id="sd-server-start", elem_classes="sd-go")
             self._halt = gr.Button("Stop", variant="secondary", elem_id="sd-server-stop", elem_classes="sd-halt")
@@ -108,6 +111,7 @@ class ServerTab:
         self._inputs = [*fields, *self._chosen]
         # Takes the live view while this tab is open and servers ran the race that it shows.
         gr.HTML('<div class="sd-livePlace sd-live"></div>', elem_id="sd-server-live", apply_default_css=False)
+        gr.HTML(_recorded(), elem_id="sd-server-sample", elem_classes="sd-fragment", apply_default_css=False)
         self._bench = ServerBench(jobs, limits, self._asked, self._inputs, self._tokens, scripts)
         self._checks = ServerChecks(limits, self._asked, self._inputs)
         if not self._named:
@@ -229,6 +233,17 @@ class ServerTab:
 
     def _stop(self, request: gr.Request) -> None:
         self._jobs.stop(request.session_hash or "", KIND, "race")
+
+
+def _recorded() -> str:
+    """The verdict of the recorded race, which stands where that of a race will be."""
+    recording = recording_in(SHIPPED / f"{RECORDED}.jsonl")
+    begin, verdict = recording.begin, recording.verdict
+    asked = f"\u201c{begin['settings']['prompt']}\u201d \u00b7 {verdict['caption']}"
+    place = f"{begin['pair']} \u00b7 {recording.machine} \u00b7 {day_of(begin['at'])}"
+    notes = (note["text"] for note in verdict["notes"])
+    found_in = html.FoundIn(asked, RECORDING.sentence, place)
+    return html.verdict_html(verdict["sentence"], verdict["factor"], notes, verdict["about"], found_in=found_in)
 
 
 def _fitness(number: int, speculates: bool | None) -> tuple[str, str]:

@@ -17,8 +17,10 @@ export function placesTogether(values, ratios, least = 0) {
 const same = (one, other, digits) => one.toFixed(digits) === other.toFixed(digits);
 
 // The ratios of a race's lanes, from plain to speculative, for `placesTogether`: each lane with the one before it as a
-// share is shown, and the last with the first as the speed-up is. `factor` is that one as a text: "7.8x".
-export function ratiosOf(count, factor) {
+// share is shown, and the last with the first as the speed-up is. `factor` is that one as a text: "7.8x". None is
+// compared where it is uncertain (`about`): further digits would look like certainty.
+export function ratiosOf(count, factor, about) {
+  if (about) return [];
   const steps = Array.from({ length: count - 1 }, (_, at) => [at + 1, at, 2]);
   const digits = /\.(\d+)/.exec(factor ?? "")?.[1].length ?? 0;
   return count > 2 ? [...steps, [count - 1, 0, digits]] : [[count - 1, 0, digits]];

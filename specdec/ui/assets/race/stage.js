@@ -55,7 +55,8 @@ export class Stage {
 
   // A new run begins: its lanes have places and wait.
   begin(race) {
-    this.strip.node.style.minHeight = "";
+    const strip = this.strip.node;
+    strip.style.minHeight = `${strip.offsetHeight}px`; // what is below stays in its place until the end
     this.replay.hide();
     this.race = race;
     const { lanes } = race.begin;
@@ -115,6 +116,7 @@ export class Stage {
     this.grow(); // lines that came with the verdict are not drawn yet
     this.#showRun();
     this.#showResult();
+    this.strip.node.style.minHeight = "";
   }
 
   // Plays the shown race, unless reduced motion is asked for; in a hidden tab, when it becomes visible.

@@ -43,7 +43,8 @@ export function cardOf(race, address) {
     .map((key) => lanes.get(key))
     .filter((lane) => lane?.rounds.length > 1);
   const times = shown.map((lane) => lane.duration);
-  const ratios = ratiosOf(times.length, verdict.factor).map(([above, below, digits]) => [below, above, digits]);
+  const compared = ratiosOf(times.length, verdict.factor, verdict.about);
+  const ratios = compared.map(([above, below, digits]) => [below, above, digits]);
   const places = placesTogether(times, ratios, 2);
   const short = Math.max(...times) < 1;
   const shares = sharesOf(verdict.figures);
@@ -73,7 +74,8 @@ function barOf(lane, places, short) {
     const draft = Math.min(whole, round.draft_seconds ?? 0);
     const check = round.draft === null ? 0 : (round.verify_seconds ?? whole); // not every lane tells its passes
     const verify = Math.min(whole - draft, check);
-    return { start: lane.seconds[at], whole, draft, verify, kinds: kindsOf(round) };
+    const guesses = round.draft?.length ?? 0;
+    return { start: lane.seconds[at], whole, draft, guesses, verify, kinds: kindsOf(round) };
   });
   const time = short
     ? `${(1000 * lane.duration).toFixed(Math.max(0, places - 3))}\u00a0ms`
@@ -214,13 +216,13 @@ function drawLegend(pen, lanes, write) {
   }
 }
 
-function drawPasses(pen, lane, { start, whole, draft, verify }, at, top) {
+function drawPasses(pen, lane, { start, whole, draft, guesses, verify }, at, top) {
   const block = (from, seconds, colour) => {
     const wide = at(from + seconds) - at(from);
     pen.fillStyle = COLOURS[colour];
     pen.fillRect(at(from), top, Math.max(0.6, wide - (wide > 4 ? 1 : 0)), BAR.height);
   };
-  if (draft) block(start, draft, "bar-draft");
+  if (guesses) block(start, draft, "bar-draft"); // a round without a guess may wait before its pass
   if (verify) block(start + draft, verify, lane === OURS ? "bar-verify" : "plain");
   if (!draft && !verify) block(start, whole, "bar-rest");
 }

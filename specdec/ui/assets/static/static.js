@@ -17,8 +17,11 @@ import { LARGEST } from "../race/race.js";
 
 const TABS = { race: "Race", "how-it-works": "How it works" };
 const LEDE = [
-  "A small model (the draft) guesses, a large one (the target) checks all guesses at once. ",
-  el("span", "", "Same result, fewer waits."),
+  "A small model ",
+  el("span", "", "(the draft) "),
+  "guesses, a large one ",
+  el("span", "", "(the target) "),
+  "checks all guesses at once. Same result, fewer waits.",
 ];
 
 const jsonIn = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "null");
@@ -121,7 +124,7 @@ function cardOf(card) {
     ]),
     el("span", "sd-cardDoubt", doubts.join(" ")),
     gain && speeds?.generate && speeds?.speculative
-      ? barsOf({ generate: 1, "speculative:0": engine, speculative: gain }, speeds, factor)
+      ? barsOf({ generate: 1, "speculative:0": engine, speculative: gain }, speeds, factor, about)
       : el("span", "", card.sentence),
     el("span", "sd-cardEnd", "", [
       el("span", "sd-cardFrom", [card.machine, dayOf(card.at), runs].join(" \u00b7 ")),
@@ -135,11 +138,11 @@ function cardOf(card) {
 const figureOf = (parts, words) => el("span", "sd-cardFigure", "", [el("b", "", "", parts), el("small", "", words)]);
 
 // The speeds of a recording's lanes, to scale. `gains`: how many times as fast as plain `generate` each lane is.
-function barsOf(gains, speeds, factor) {
+function barsOf(gains, speeds, factor, about) {
   const lanes = Object.keys(gains).filter((lane) => gains[lane] && speeds[lane]);
   const fastest = Math.max(...lanes.map((lane) => gains[lane]));
   const measured = lanes.map((lane) => speeds[lane]);
-  const places = placesTogether(measured, ratiosOf(lanes.length, factor));
+  const places = placesTogether(measured, ratiosOf(lanes.length, factor, about));
   const rows = lanes.map((lane) => {
     const bar = el("span", `sd-cardBar ${lane}`);
     bar.style.width = `${(100 * gains[lane]) / fastest}%`;
