@@ -222,13 +222,14 @@ def no_clear_difference(ratios: Sequence[float], middle: float | None = None) ->
     """Whether two speeds may be equal, by one ratio for each run.
 
     They may be equal if the runs disagree on which is faster, or if ``middle`` (by default the median) rounds to 1.00.
-    With fewer than ``ENOUGH_RUNS`` runs, ``middle`` must differ from 1 by more than 5 %, because a machine's noise can
-    be that large.
+    Fewer than ``ENOUGH_RUNS`` runs often agree by chance, three of them every fourth time. So each of them must differ
+    from 1 by more than 5 %, because a machine's noise can be that large.
     """
     if not ratios or min(ratios) <= 1 <= max(ratios):
         return True
-    middle = median_low(ratios) if middle is None else middle
-    return 0.95 <= middle <= 1.05 if len(ratios) < ENOUGH_RUNS else round(middle, 2) == 1
+    if len(ratios) < ENOUGH_RUNS:
+        return any(0.95 <= ratio <= 1.05 for ratio in ratios)
+    return round(median_low(ratios) if middle is None else middle, 2) == 1
 
 
 def speedup(baseline: Metrics, lane: Metrics) -> float | None:
