@@ -26,7 +26,8 @@ _TEMPLATES = """
 <strong>{{ found_in.sentence }}</strong> <span>{{ found_in.place }}</span></p>{% endif -%}
 {%- if notes | length == 1 %}<p class="sd-verdictNotes">{{ notes[0] }}</p>
 {%- elif notes %}<details class="sd-verdictNotes"><summary><span class="sd-verdictNote">{{ notes[0] }}</span>
-<b>{{ notes[1:] | length }} more</b></summary><div class="sd-verdictNoteWords">
+<b>{{ notes[1:] | length }} more {{ "note" if notes | length == 2 else "notes" }}</b></summary>
+<div class="sd-verdictNoteWords">
 {%- for note in notes[1:] %}<p>{{ note }}</p>{% endfor -%}
 </div></details>{% endif -%}
 </div>

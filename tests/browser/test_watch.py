@@ -152,9 +152,9 @@ def test_the_first_replay_is_guided_once(page):
     ask(page, tokens=128)
     page.click("#sd-run")
     page.wait_for_selector(".sd-guide:visible")
-    guide, legend = (page.locator(part).bounding_box() for part in (".sd-guide", ".sd-legend"))
-    assert page.locator(".sd-legend").is_visible() and guide["y"] + guide["height"] <= legend["y"]
-    page.wait_for_function("document.querySelector('.sd-guide').textContent.startsWith('Each dark block')")
+    guide, texts = (page.locator(part).bounding_box() for part in (".sd-guide", ".sd-boxes"))
+    assert not page.locator(".sd-legend").is_visible() and guide["y"] >= texts["y"] + texts["height"]
+    page.wait_for_function("document.querySelector('.sd-guide').textContent.startsWith('Each long block')")
     page.click(SKIP)
     assert not page.locator(".sd-guide").is_visible()
     page.click("#sd-run")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import gradio as gr
@@ -28,7 +28,7 @@ from specdec.ui.jobs.queue import JobQueue
 from specdec.ui.jobs.race_stream import refusal
 from specdec.ui.jobs.server_race import ServerRace, look_at, require_prompt, server_stream
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
-from specdec.ui.static_page import SHIPPED, recording_in
+from specdec.ui.static_page import SHIPPED, Recording, recording_in
 from specdec.ui.tabs.measurement import REFUSED
 from specdec.ui.tabs.server_bench import ServerBench
 from specdec.ui.tabs.server_checks import ServerChecks
@@ -83,8 +83,8 @@ class ServerTab:
         self._state = message_place("sd-server-state")
         with gr.Row(elem_id="sd-server-ask", elem_classes="sd-form"):
             self._prompt = gr.Textbox(
-                "Once upon a time", label="Prompt", info="both servers continue it", lines=3, max_lines=12, scale=5,
-                min_width=300, elem_id="sd-server-prompt",
+                _recording().begin["settings"]["prompt"], label="Prompt", info="both servers continue it", lines=3,
+                max_lines=12, scale=5, min_width=300, elem_id="sd-server-prompt",
             )  # fmt: skip
             with gr.Column(scale=6, min_width=300):
                 with gr.Row():
@@ -235,9 +235,14 @@ class ServerTab:
         self._jobs.stop(request.session_hash or "", KIND, "race")
 
 
+@cache
+def _recording() -> Recording:
+    return recording_in(SHIPPED / f"{RECORDED}.jsonl")
+
+
 def _recorded() -> str:
     """The verdict of the recorded race, which stands where that of a race will be."""
-    recording = recording_in(SHIPPED / f"{RECORDED}.jsonl")
+    recording = _recording()
     begin, verdict = recording.begin, recording.verdict
     asked = f"\u201c{begin['settings']['prompt']}\u201d \u00b7 {verdict['caption']}"
     place = f"{begin['pair']} \u00b7 {recording.machine} \u00b7 {day_of(begin['at'])}"

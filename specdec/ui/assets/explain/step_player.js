@@ -84,6 +84,7 @@ export class Steps {
   #run() {
     this.#before = performance.now();
     this.#off = nextFrame(() => this.#tick());
+    this.#show();
     this.#mark();
   }
 
@@ -111,17 +112,24 @@ export class Steps {
     this.#at = at;
     this.#done = done;
     this.#rested = 0;
-    this.#acts.forEach((act, place) => {
-      const share = place < at ? 1 : place === at ? done : 0;
-      act.show(share);
-      act.node.style.setProperty("--done", String(share));
-      act.node.classList.toggle("current", place === at);
-    });
+    this.#show();
     this.#mark();
+  }
+
+  // A step that waits to become visible shows its end meanwhile.
+  #show() {
+    const waiting = this.#waits && !this.#off ? 1 : 0;
+    this.#acts.forEach((act, place) => {
+      const share = place < this.#at ? 1 : place === this.#at ? this.#done : 0;
+      act.show(place > this.#at ? waiting : share);
+      act.node.style.setProperty("--done", String(share));
+      act.node.classList.toggle("current", place === this.#at);
+    });
   }
 
   #pause() {
     this.#stop();
+    this.#show();
     this.#mark();
   }
 

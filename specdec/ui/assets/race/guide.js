@@ -1,18 +1,18 @@
 // Three short words on the first replay that a browser shows: what blue, a block of the strip, and the slower text mean.
-// They stand between the texts and the legend.
+// They stand in the place of the legend, so that nothing moves.
 import { el } from "../lib/dom.js";
 
 const KEPT = "specdec-guided"; // in the browser's storage, once a replay was guided
 const WORDS = [
   "Blue: guesses that the target kept. Orange: its own token where a guess was wrong.",
-  "Each dark block is one pass of the target. It checks all guesses of a round at once.",
+  "Each long block is one pass of the target. It checks all guesses of a round at once.",
   "Plain generate writes the same text with one pass a token, so it is still busy.",
 ];
 
 // The same for servers.
 const ON_SERVERS = [
   WORDS[0],
-  "Each dark block is one round of the server: it drafts, and one pass checks all guesses.",
+  "Each block is one round of the server: it drafts, and one pass checks all guesses.",
   "The plain server writes the same text with one pass a token, so it is still busy.",
 ];
 
@@ -21,13 +21,13 @@ export class Guide {
   #open = false; // whether this replay is guided
   #shown = -1;
 
-  // `texts` are the boxes, and `place` holds them and the legend.
-  constructor(texts, place) {
+  // `place` holds the legend.
+  constructor(place) {
     this.place = place;
     this.node = el("p", "sd-guide");
     this.node.setAttribute("aria-hidden", "true"); // the verdict and How it works say the same
     this.node.hidden = true;
-    texts.after(this.node);
+    place.append(this.node);
   }
 
   // A replay plays from its start, of a race on servers or of another one.

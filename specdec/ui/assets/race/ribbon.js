@@ -15,6 +15,7 @@ const WORDS = Object.fromEntries(KINDS.map(([kind, name, ...meaning]) => [kind, 
 WORDS.target = "Written by the target; there was no guess here";
 WORDS.unknown = "Written here; this lane does not report its guesses";
 
+const PROMPT_END = 12; // characters of a prompt that stay where there is little room
 const LONG = 16; // characters; a longer token may be wider than its box
 
 export class Ribbon {
@@ -65,7 +66,7 @@ export class Ribbon {
     this.#marks = [];
     this.#visible = 0;
     this.#cursor = this.#lit = this.#guessing = this.#fresh = null;
-    const prompt = el("span", "sd-promptText", lane.started.prompt_ids.map((id) => this.#text.push(id)).join(""));
+    const prompt = promptOf(lane.started.prompt_ids.map((id) => this.#text.push(id)).join(""));
     this.#inWord = /\S$/.test(prompt.textContent);
     this.node.replaceChildren(prompt);
     this.node.tabIndex = 0;
@@ -289,6 +290,13 @@ function describe({ piece, kind, round, draft }, bytes, block) {
 
 const textOf = (id, bytes) => new TextDecoder().decode(Uint8Array.from(bytes.get(id) ?? []));
 const quoted = (text) => `\u201c${text.replaceAll("\n", "\u21b5")}\u201d`;
+
+// The prompt. Where there is no room for all of it, the styles leave out its head.
+function promptOf(text) {
+  const cut = text.lastIndexOf(" ", text.length - PROMPT_END);
+  const head = cut > 0 ? [el("span", "sd-promptHead", text.slice(0, cut))] : [];
+  return el("span", "sd-promptText", "", [...head, text.slice(Math.max(0, cut))]);
+}
 
 export function legend() {
   const items = KINDS.map(([kind, name, meaning, when]) => {

@@ -50,7 +50,7 @@ export class Stage {
       this.texts.others,
       this.more,
     ]);
-    this.guide = new Guide(this.texts.boxes, this.texts.node);
+    this.guide = new Guide(this.texts.explained);
   }
 
   // A new run begins: its lanes have places and wait.

@@ -110,7 +110,7 @@ export class VerdictPanel {
     const [first, rest] = firstSentence(note);
     const more = rest ? [rest, ...others] : others;
     const summary = noteLine(first);
-    const count = el("b", "", `${more.length} more`);
+    const count = el("b", "", `${more.length} more ${more.length === 1 ? "note" : "notes"}`);
     this.notes.firstChild.replaceChildren(summary, ...(more.length ? [count] : []));
     this.notes.lastChild.replaceChildren(...cut, ...more.map((note) => el("p", "", note)));
   }
