@@ -122,9 +122,24 @@ WIDE = """() => [...document.querySelectorAll('main *')]
     .map((node) => node.tagName + '.' + node.className)"""
 
 
+# The boxes whose text goes on below them.
+CUT_OFF = """() => [...document.querySelectorAll('.sd-boxBody')].filter((body) => {
+    const [text, box] = [body.firstElementChild, body].map((node) => node.getBoundingClientRect());
+    return text.bottom > box.bottom + 1;
+}).map((body) => body.innerText)"""
+
+
 def require_no_sideways_scroll(page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate(WIDE) == []
+
+
+@pytest.mark.full
+def test_a_phone_shows_the_recorded_texts_to_their_end(browser, address, tmp_path):
+    with visit(browser, address, {"width": 390, "height": 844}) as page:
+        open_page(page, address)
+        show_recording(page, tmp_path, recorded_race())
+        assert page.evaluate(CUT_OFF) == []
 
 
 @pytest.mark.full
@@ -136,6 +151,10 @@ def test_a_phone_moves_once_at_most_and_the_form_is_one_line(browser, address, m
     with visit(browser, address, {"width": 390, "height": 844}, reduced_motion=motion) as page:
         open_page(page, address)
         require_no_sideways_scroll(page)
+        prompt = page.locator(".sd-box.generate .sd-promptText")
+        assert prompt.text_content().endswith(prompt.inner_text().strip()) and "Once" not in prompt.inner_text()
+        boxes = [page.locator(selector).bounding_box() for selector in (".sd-result", "#sd-chips")]
+        assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"], "the examples come after the race"
         ask(page, tokens=24)
         require_no_sideways_scroll(page)
         assert page.locator("#sd-ask").is_visible()
