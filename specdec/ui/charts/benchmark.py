@@ -102,7 +102,7 @@ def benchmark_figure(trials: Sequence[Trial], servers: bool = False) -> go.Figur
     if rows:
         _add_lower_axis(figure)
         first = f"the first {len(rows)} of {len(groups)}; " * (len(groups) > MOST_ROWS)
-        title = '<b style="color: var(--sd-ink)">In each category of prompts</b>'
+        title = '<b style="color: var(--sd-ink)">Speed-up in each category of prompts (times)</b>'
         add_title(figure, "", f"{title}<br>{first}median run, with the figure of the fastest", 1 - keys / whole, 0)
         legend = {"orientation": "h", "x": 0, "y": 1 - keys / whole, "yref": "paper", "yanchor": "top"}
         figure.update_layout(showlegend=True, legend=legend | {"entrywidth": entry})

@@ -37,7 +37,7 @@ from specdec.ui.tabs.measurement import (
 from specdec.ui.tabs.prompt_set import PromptSet, prompts_in
 from specdec.ui.tabs.results_io import Opening, kept_results
 
-LEDE = "Compares methods over many prompts: how many times as fast as plain generate each of them is."
+LEDE = "Compares methods over many prompts, by their speed-up over plain generate."
 KNOWN = "The embedded pair writes stories, dialogue and Python, and copies text; results on other prompts mean little."
 MOST_TEXT = 200  # characters in the field for draft lengths
 

@@ -107,8 +107,8 @@ function checking(story) {
   const plain = times.oneIsLoop ? "without a draft" : "of plain generate";
   const { growth } = story;
   const other =
-    both && !doubt && growth && !sameRatio(growth, times.check / times.one)
-      ? ` The Race tab's verify growth, ${growth}, is the mean over all rounds, shorter ones too.`
+    both && !doubt && growth && !isShrunk(growth) && !sameRatio(growth, times.check / times.one)
+      ? ` On the Race tab this is ${growth}, the mean over all rounds, shorter ones too.`
       : "";
   return {
     title: "One target pass checks all guesses",

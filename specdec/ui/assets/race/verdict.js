@@ -10,7 +10,7 @@ const SHOWN = 60; // characters of the prompt in the caption
 const LONG_NOTE = 42; // characters; a longer note takes two lines on a phone, and the texts have fewer
 // Characters of a sentence. On a phone one of up to so many stays beside the figure, and one of more than the second
 // number is set smaller, so that both texts stay in view.
-const [BRIEF, LONG] = [100, 150];
+const [BRIEF, LONG] = [108, 150];
 
 const MEASURING = "Measuring on this machine. The lanes run one after the other, with the same prompt and settings.";
 const ASKING = "Measuring from this machine. The servers answer in turns, with the same prompt and settings.";

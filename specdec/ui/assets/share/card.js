@@ -120,7 +120,9 @@ export function drawCard(canvas, card, family) {
   drawLanes(pen, card.lanes, write);
   pen.fillStyle = RULE;
   pen.fillRect(LEFT, 505, RIGHT - LEFT, 1);
-  if (card.prompt) write(`Prompt: ${card.prompt}`, LEFT, 538, SMALL, { colour: MUTED });
+  // A doubt takes the place of the sentence on the method, and that sentence the place of the prompt.
+  const first = card.doubt ? METHOD : card.prompt && `Prompt: ${card.prompt}`;
+  if (first) write(first, LEFT, 538, SMALL, { colour: MUTED });
   write(card.pair, LEFT, 571, SMALL, { weight: 600 });
   const place = write(card.address, RIGHT, 604, SMALL, { weight: 600, width: 480, align: "right" });
   write(card.origin.join(" \u00b7 "), LEFT, 604, SMALL, { colour: MUTED, width: RIGHT - LEFT - place - 32 });
