@@ -135,6 +135,7 @@ def readme(browser, address: str, folder: Path) -> None:
     with visit(browser, address, viewport={"width": 1440, "height": 900}) as page:
         open_page(page, address)
         repeat(page)
+        page.mouse.move(0, 0)
         page.evaluate("window.scrollTo(0, 0)")
         page.screenshot(path=folder / "page-light.png")
         page.locator(".sd-card").screenshot(path=folder / "round.png")
@@ -144,6 +145,7 @@ def readme(browser, address: str, folder: Path) -> None:
     ).new_page()
     open_page(phone, address, "?__theme=dark")
     repeat(phone)
+    phone.mouse.move(0, 0)  # no token is pointed at
     phone.evaluate("document.querySelector('.sd-verdict').scrollIntoView()")
     phone.wait_for_timeout(500)
     phone.screenshot(path=folder / "phone.png")
