@@ -66,7 +66,7 @@ def test_two_servers_are_checked_raced_and_looked_at(page) -> None:
         assert "Identical text: 40 of 40 tokens." in notes(page)
         page.check("#sd-misses")
         assert set(page.locator(".sd-box.speculative .untold:visible").all_inner_texts()) == {"?"}
-        page.click(".sd-box.speculative .untold >> nth=0")
+        page.hover(".sd-box.speculative .untold >> nth=0")
         assert "a guess that the server did not tell" in text(page, ".sd-point")
         page.click(".sd-shareButton")
         page.wait_for_function("document.querySelector('[aria-label=\"Link to this run\"]').value.includes('#run=')")
