@@ -375,7 +375,7 @@ def test_a_draft_may_end_where_the_head_is_unsure() -> None:
 
 # --- a head that has learned -----------------------------------------------------------------------------------------
 
-DEPTHS, LEARNED = 4, 40
+DEPTHS, LEARNED, EPOCHS = 4, 40, 12
 
 
 def fitted(target, prompt_ids: torch.Tensor) -> tuple[Eagle3Head, tuple[int, ...]]:
@@ -388,15 +388,19 @@ def fitted(target, prompt_ids: torch.Tensor) -> tuple[Eagle3Head, tuple[int, ...
     head = head_of(parallel(num_depths=DEPTHS), embeds=False, scale=0.1).requires_grad_(True)
     features = torch.cat([hidden[i][0] for i in head.config.layers_of(LAYERS)], -1)
     optimiser, first = torch.optim.Adam(head.parameters(), lr=4e-3), len(prompt_ids) - 1
+    # A rate that falls to nothing: with a constant one, the last steps decide what share of the guesses is right.
+    falling = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.05, total_iters=EPOCHS - 1)
     with isolated_rng(0):
-        for _ in range(12):
-            for end in (first + torch.randperm(len(ids) - DEPTHS - first)).tolist():
-                inputs = torch.cat([ids[1 : end + 1], torch.full((DEPTHS - 1,), MASK)])
-                states = torch.cat([head.fused(features[:end]), head.unknown_state().expand(DEPTHS - 1, -1)])
-                logits, _ = head(states, table[inputs], *(PreallocatedLayer() for _ in head.layers), keep=DEPTHS)
-                F.cross_entropy(logits, ids[end + 1 : end + 1 + DEPTHS]).backward()
+        for _ in range(EPOCHS):
+            for end in (first + torch.randperm(len(ids) - 1 - first)).tolist():
+                depth = min(DEPTHS, len(ids) - 1 - end)  # at the end of the text fewer tokens are left to guess
+                inputs = torch.cat([ids[1 : end + 1], torch.full((depth - 1,), MASK)])
+                states = torch.cat([head.fused(features[:end]), head.unknown_state().expand(depth - 1, -1)])
+                logits, _ = head(states, table[inputs], *(PreallocatedLayer() for _ in head.layers), keep=depth)
+                F.cross_entropy(logits, ids[end + 1 : end + 1 + depth]).backward()
                 optimiser.step()
                 optimiser.zero_grad()
+            falling.step()
     return head.requires_grad_(False), text
 
 
