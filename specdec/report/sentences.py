@@ -137,7 +137,7 @@ AT, IN_MEDIAN_RUN = "At", "In the median run at"  # the first words of the terms
 ONE_SERVER = "the server with draft length \u03b3 {gamma}"
 UNTOLD_SERVER = "the other server"  # where it does not tell its draft length
 ONE_LENGTH = "draft length \u03b3 {gamma}"  # a ``subject``, and this one of several lengths:
-FASTEST = "the fastest draft length (\u03b3 {gamma}, of \u03b3 {lengths})"
+FASTEST = "\u03b3 {gamma}, the fastest of \u03b3 {lengths},"
 LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."
 ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs show no clear difference."
 MEASURED = "{calls} calls measured."
@@ -422,10 +422,6 @@ def _runs(found: Judgement) -> str:
     """The number of runs of a figure, and their lowest and highest; for a single run whether it had a stall."""
     if found.runs < 2 or found.spread is None:
         return " (1 run, with a stall)" if found.stalled else " (1 run)"
-    if _alike(found):
-        return (
-            f" ({runs(found.runs)}, both alike)" if found.runs == 2 else f" (median of {runs(found.runs)}, all alike)"
-        )
     if found.runs == 2:  # the median run is one of both
         return f" (2 runs: {_each(found)})"
     return f" (median of {runs(found.runs)}, {_each(found)})"

@@ -31,6 +31,8 @@ def test_two_servers_are_checked_raced_and_looked_at(page) -> None:
         page.wait_for_selector("#sd-server-help pre:visible:has-text('vllm serve MODEL --port 8001')")
         assert page.locator("#sd-server-help code").all_inner_texts()[-1] == "SPECDEC_KEY_PLAIN"
         assert not page.is_visible(".sd-pair") and "on the two servers" in text(page, ".sd-head")
+        page.click("#sd-server-settings > button")
+        page.wait_for_selector("#sd-server-tokens input:visible >> nth=0")
         tops = {page.locator(f"#sd-server-{name} input").first.bounding_box()["y"] for name in NUMBERS}
         assert len(tops) == 1, "all in one line"
         page.fill("#sd-server-plain input", other.url)
@@ -90,6 +92,7 @@ def test_a_benchmark_of_servers_is_measured_saved_linked_and_opened(page, tmp_pa
         go_to(page, "Your server")
         page.fill("#sd-server-plain input", plain.url)
         page.fill("#sd-server-spec input", other.url)
+        page.click("#sd-server-settings > button")
         set_number(page, "server-tokens", 40)
         page.click("#sd-server-bench-fold > button")
         page.wait_for_selector("#sd-server-bench-estimate:has-text('36 calls of 40 tokens.')")

@@ -29,7 +29,7 @@ from specdec.ui.jobs.race_stream import refusal
 from specdec.ui.jobs.server_race import ServerRace, look_at, require_prompt, server_stream
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
 from specdec.ui.static_page import SHIPPED, Recording, recording_in
-from specdec.ui.tabs.measurement import REFUSED
+from specdec.ui.tabs.measurement import REFUSED, settings_fold
 from specdec.ui.tabs.server_bench import ServerBench
 from specdec.ui.tabs.server_checks import ServerChecks
 
@@ -83,28 +83,26 @@ class ServerTab:
         self._state = message_place("sd-server-state")
         with gr.Row(elem_id="sd-server-ask", elem_classes="sd-form"):
             self._prompt = gr.Textbox(
-                _recording().begin["settings"]["prompt"], label="Prompt", info="both servers continue it", lines=3,
-                max_lines=12, scale=5, min_width=300, elem_id="sd-server-prompt",
+                _recording().begin["settings"]["prompt"], label="Prompt: both servers continue it", lines=2,
+                max_lines=12, elem_id="sd-server-prompt",
             )  # fmt: skip
-            with gr.Column(scale=6, min_width=300):
-                with gr.Row():
-                    most = limits.new_tokens
-                    tokens = {"info": f"up to {most}", "elem_id": "sd-server-tokens"}
-                    self._tokens = number_field(min(NEW_TOKENS, most), LABELS["max_new_tokens"], **tokens)
-                    temperature = {"info": "0 is greedy", "step": 0.05, "elem_id": "sd-server-temperature"}
-                    self._temperature = number_field(0, LABELS["temperature"], **temperature)
-                    if not self._named:
-                        self._chosen.append(self._model_field())
-                with gr.Row():
-                    message = {"info": "the prompt is a message", "elem_id": "sd-server-chat"}
-                    self._chat = gr.Checkbox(False, label="Chat", **message)
-                    whole = {"info": "both write all new tokens", "elem_id": "sd-server-ignore"}
-                    self._ignore = gr.Checkbox(False, label=LABELS["ignore_eos"], **whole)
         with gr.Row(elem_classes="sd-startRow"):
             self._start = gr.Button("Run race", variant="primary", elem_id="sd-server-start", elem_classes="sd-go")
             self._halt = gr.Button("Stop", variant="secondary", elem_id="sd-server-stop", elem_classes="sd-halt")
             words = "Watch a recorded race of two vLLM servers"
             self._recorded = gr.Button(words, size="sm", elem_id="sd-server-recorded", elem_classes="sd-chip")
+        with settings_fold("server"), gr.Row(elem_classes="sd-form"):
+            most = limits.new_tokens
+            tokens = {"info": f"up to {most}", "elem_id": "sd-server-tokens"}
+            self._tokens = number_field(min(NEW_TOKENS, most), LABELS["max_new_tokens"], **tokens)
+            temperature = {"info": "0 is greedy", "step": 0.05, "elem_id": "sd-server-temperature"}
+            self._temperature = number_field(0, LABELS["temperature"], **temperature)
+            if not self._named:
+                self._chosen.append(self._model_field())
+            message = {"info": "the prompt is a message", "elem_id": "sd-server-chat"}
+            self._chat = gr.Checkbox(False, label="Chat", **message)
+            whole = {"info": "both write all new tokens", "elem_id": "sd-server-ignore"}
+            self._ignore = gr.Checkbox(False, label=LABELS["ignore_eos"], **whole)
         gr.HTML('<div class="sd-saidPlace"></div>', elem_id="sd-server-said", apply_default_css=False)
         self._waiting = gr.HTML("", elem_id="sd-server-waiting", apply_default_css=False)
         fields = [self._prompt, self._tokens, self._temperature, self._chat, self._ignore]
