@@ -4,14 +4,15 @@ import { word } from "../lib/words.js";
 import { TokenText, UNTOLD_WORDS } from "./lines.js";
 import { kindsOf, momentOf } from "./race.js";
 
+// The words in brackets are left out where there is no room.
 export const KINDS = [
   ["accepted", "Accepted", "guess kept"],
-  ["correction", "Correction", "the target's replacement"],
-  ["bonus", "Bonus", "extra token", "after a perfect round"],
+  ["correction", "Correction", "[the target's ]replacement"],
+  ["bonus", "Bonus", "extra token[ after a perfect round]"],
   ["rejected", "Rejected", "not kept"],
   ["discarded", "Discarded", "not used"],
 ];
-const WORDS = Object.fromEntries(KINDS.map(([kind, name, ...meaning]) => [kind, `${name}: ${meaning.join(" ")}`]));
+const WORDS = Object.fromEntries(KINDS.map(([kind, name, means]) => [kind, `${name}: ${means.replace(/[[\]]/g, "")}`]));
 WORDS.target = "Written by the target; there was no guess here";
 WORDS.unknown = "Written here; this lane does not report its guesses";
 
@@ -299,10 +300,10 @@ function promptOf(text) {
 }
 
 export function legend() {
-  const items = KINDS.map(([kind, name, meaning, when]) => {
+  const items = KINDS.map(([kind, name, means]) => {
     const token = el("span", `sd-token ${kind}`, "", [word(kind, name)]);
-    const more = when ? [el("span", "sd-keyMore", ` ${when}`)] : []; // where there is room
-    return el("li", `sd-key ${kind}`, "", [token, el("span", "", meaning, more)]);
+    const parts = means.split(/[[\]]/).map((part, at) => el("span", at % 2 ? "sd-keyMore" : "", part));
+    return el("li", `sd-key ${kind}`, "", [token, el("span", "sd-keyMeans", "", parts)]);
   });
   return el("ul", "sd-legend", "", items);
 }

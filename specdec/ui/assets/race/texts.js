@@ -9,6 +9,7 @@ import { Ribbon, legend } from "./ribbon.js";
 
 const MAIN = ["generate", "speculative"];
 const SHORT = 6; // lines of a text that fits into lower boxes, which leave room for the round below
+const LEAST = 3; // lines of a box
 const FEW = 64; // tokens; so many are mostly short, until the lines are known
 
 const NAMES = { generate: "Plain generate", speculative: "Speculative" };
@@ -28,7 +29,7 @@ export class Texts {
   #boxes = new Map(); // lane key -> { ribbon, status, node, body }
   #race = null;
   #moment = null; // of a replay, in seconds; null: everything is visible
-  #fitted = false; // whether the boxes are as high as the complete texts need
+  #fitted = ""; // the look in which the boxes are as high as the complete texts need; empty until these are known
 
   /** @param {import("./focus.js").Focus} focus */
   constructor(focus) {
@@ -48,10 +49,12 @@ export class Texts {
     this.others = el("div");
     misses.addEventListener("change", () => {
       for (const part of [this.node, this.others]) part.classList.toggle("with-misses", misses.checked);
+      this.#refit();
       this.follow();
     });
     // Larger letters or a narrower box show less of a text.
     onLook(this.boxes, () => {
+      if (this.#fitted && this.#look() !== this.#fitted) this.#refit();
       for (const { body } of this.#boxes.values()) if (body) cue(body);
     });
   }
@@ -59,7 +62,8 @@ export class Texts {
   // A place for each lane of a race, in the order of the race.
   place(lanes, asked, onServers = false) {
     this.boxes.classList.toggle("short", asked <= FEW);
-    this.#fitted = false;
+    this.#fitted = "";
+    this.boxes.style.removeProperty("--sd-whole");
     this.#boxes = new Map();
     for (const lane of lanes) {
       const ribbon = new Ribbon(`${labelOf(lane)} text, token by token`, this.focus);
@@ -121,7 +125,23 @@ export class Texts {
     const main = [...this.#boxes.values()].filter(({ body }) => body);
     const short = main.every(({ ribbon, body }) => ribbon.node.offsetHeight / lineOf(body) < SHORT + 0.5);
     this.boxes.classList.toggle("short", short);
-    this.#fitted = true;
+    const whole = main.map(({ ribbon, body }) => Math.max(ribbon.node.offsetHeight, LEAST * lineOf(body)));
+    this.boxes.style.setProperty("--sd-whole", `${Math.max(...whole)}px`);
+    this.#fitted = this.#look();
+  }
+
+  // Other letters, another width or more words need another height, which is known only while the texts are complete.
+  #refit() {
+    if (!this.#fitted) return;
+    this.#fitted = "";
+    this.boxes.style.removeProperty("--sd-whole");
+    if (this.#moment === null) this.#fit();
+  }
+
+  // What the height of a text depends on.
+  #look() {
+    const { body } = [...this.#boxes.values()].find(({ body }) => body) ?? {};
+    return body ? `${this.boxes.clientWidth} ${lineOf(body)}` : "";
   }
 
   #scroll() {
