@@ -51,6 +51,7 @@ ROOMS = (
     "assets",
     "static_page",
     "script_tables",
+    "bundle",
     "visitor",
     "web_private",
 )

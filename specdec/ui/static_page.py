@@ -26,6 +26,7 @@ from specdec.report.provenance import synthetic
 from specdec.report.recording import lanes, shown_alone
 from specdec.report.sentences import capital, plain
 from specdec.report.trace import race_of
+from specdec.ui.bundle import script
 from specdec.ui.script_tables import definitions, lane_list
 
 ASSETS = Path(__file__).parent / "assets"
@@ -44,10 +45,6 @@ RECORDED = {
     "h200-synthetic-7b": ("7B timing", "The speed of a 7B model"),
 }
 SHARES = ("engine", "measured")  # what of a gain our loop makes, and what speculation; a card shows them
-
-_IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:async function|function|class|const) (\{[^}]*\}|\[[^\]]*\]|\w+))", re.MULTILINE)
-_AS = re.compile(r"\b(\w+) as (\w+)")
 
 
 @dataclass(frozen=True)
@@ -140,7 +137,7 @@ def shipped_recordings() -> list[Recording]:
 def write_page(folder: Path, recordings: Sequence[Recording]) -> Path:
     """Write the page as a folder: ``index.html`` with a script and a style beside it. Returns the path of the HTML."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "page.js").write_text(script(), encoding="utf-8")
+    (folder / "page.js").write_text(script(ENTRY), encoding="utf-8")
     (folder / "page.css").write_text(styles(), encoding="utf-8")
     page = folder / "index.html"
     page.write_text(_page(recordings, '<link rel="stylesheet" href="page.css">', '<script src="page.js"></script>'))
@@ -149,7 +146,7 @@ def write_page(folder: Path, recordings: Sequence[Recording]) -> Path:
 
 def single_page(recordings: Sequence[Recording]) -> str:
     """The page as one HTML file."""
-    return _page(recordings, f"<style>{styles()}</style>", f"<script>{script()}</script>")
+    return _page(recordings, f"<style>{styles()}</style>", f"<script>{script(ENTRY)}</script>")
 
 
 def _page(recordings: Sequence[Recording], style: str, code: str) -> str:
@@ -187,47 +184,6 @@ def styles() -> str:
     """All styles of the page."""
     paths = [ASSETS / "static" / "base.css", *(ASSETS / "styles" / f"{name}.css" for name in STYLES)]
     return "\n".join(path.read_text(encoding="utf-8") for path in [*paths, ASSETS / "static" / "static.css"])
-
-
-def script(entry: Path = ENTRY) -> str:
-    """``entry`` and the modules that it imports, directly or not, as one script.
-
-    A browser loads no modules from a disk. So each becomes a function that returns what the module exports, in an order
-    in which imports come first. The modules have one style of imports and exports; another one raises ``ValueError``.
-    """
-    numbers: dict[Path, int] = {}
-    written: list[str] = []
-
-    def add(path: Path) -> int:
-        if path in numbers:
-            if numbers[path] < 0:
-                raise ValueError(f"{path.name} imports itself.")
-            return numbers[path]
-        numbers[path] = -1
-        source = path.read_text(encoding="utf-8")
-
-        def imported(found: re.Match[str]) -> str:
-            names = _AS.sub(r"\1: \2", " ".join(found[1].split()))
-            return f"const {{ {names} }} = m{add((path.parent / found[2]).resolve())};\n"
-
-        source = _IMPORT.sub(imported, source)
-        names = [name for found in _EXPORT.finditer(source) for name in _bound(found[1])]
-        source = _EXPORT.sub("", source)
-        if wrong := re.search(r"^(import|export)\b.*", source, re.MULTILINE):
-            raise ValueError(f"{path.name} has another form of import or export: {wrong[0]}")
-        numbers[path] = len(written)
-        written.append(f"const m{len(written)} = (() => {{\n{source}\nreturn {{ {', '.join(names)} }};\n}})();\n")
-        return numbers[path]
-
-    add(entry.resolve())
-    # An HTML parser ends a script at this sign wherever it stands.
-    return '(() => {\n"use strict";\n' + "".join(written).replace("</script", "<\\/script") + "})();\n"
-
-
-def _bound(declared: str) -> list[str]:
-    """The names that a declaration binds: ``name``, ``{ found: name }`` or ``[first, second]``."""
-    parts = declared.strip("{}[] \n").split(",")
-    return [part.split(":")[-1].strip() for part in parts if part.strip()]
 
 
 _HTML = """<!doctype html>

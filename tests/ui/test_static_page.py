@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from specdec import cli
-from specdec.ui import static_page
+from specdec.ui import bundle
 from specdec.ui.static_page import shipped_recordings, single_page
 
 
@@ -111,4 +111,4 @@ def test_the_policy_allows_the_page_s_own_script_and_style_alone() -> None:
 def test_a_script_of_another_form_is_refused(source: str, words: str, tmp_path) -> None:
     (tmp_path / "a.js").write_text(source, encoding="utf-8")
     with pytest.raises(ValueError, match=words):
-        static_page.script(tmp_path / "a.js")
+        bundle.script(tmp_path / "a.js")

@@ -8,8 +8,9 @@ from html import escape
 import plotly.graph_objects as go
 
 from specdec.report.figure_table import FigureTable
+from specdec.ui.bundle import script
 from specdec.ui.html import paragraph, save_chart, table_html
-from specdec.ui.static_page import ASSETS, script, styles
+from specdec.ui.static_page import ASSETS, styles
 
 
 def chart_page(title: str, figure: go.Figure, caption: str, said: Sequence[str], table: FigureTable) -> str:
