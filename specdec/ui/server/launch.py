@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from specdec.models import sandbox
-from specdec.ui.assets import ROUTE, STYLES, routes
+from specdec.ui.assets import ROUTE, SCRIPT, STYLE, routes
 from specdec.ui.server.gateway import in_front
 from specdec.ui.server.gradio_queue import bound_sessions
 from specdec.ui.server.log_lines import log_tracebacks
@@ -124,6 +124,7 @@ def serve(page: Page, root_path: str = "", **options: Any) -> str:
     change_templates(_named_by_path)
     change_templates(_with_preview)
     change_templates(_read_quickly)
+    change_templates(_fetched_early)
     jobs.listening = streams.listening
     launched = Event()
     gateway = {"streams": streams, "health": page.health, "proxies": jobs.proxies}
@@ -142,7 +143,7 @@ def serve(page: Page, root_path: str = "", **options: Any) -> str:
     _, address, _ = page.demo.launch(
         theme=theme(),
         # Linked and not passed as ``css``, because Gradio would limit each rule to its own elements.
-        head="".join(f'<link rel="stylesheet" href="{ROUTE}/styles/{name}.css">' for name in STYLES),
+        head=f'<link rel="stylesheet" href="{STYLE}">',
         app_kwargs={"routes": routes(), "lifespan": in_front(**gateway)},
         auth_message=ADVICE,
         ssr_mode=False,
@@ -201,6 +202,12 @@ def _with_preview(template: str) -> str:
         '<meta name="twitter:card" content="summary_large_image" />',
     ]
     return _PREVIEW.sub("", template).replace("</head>", "\n".join([*lines, "</head>"]), 1)
+
+
+def _fetched_early(template: str) -> str:
+    """Gradio's HTML with links to the page's own style and script, for which Gradio asks once it has built the page."""
+    links = f'<link rel="preload" as="style" href="./{STYLE}" />\n<link rel="modulepreload" href="./{SCRIPT}" />\n'
+    return template.replace("</head>", f"{links}</head>", 1)
 
 
 def _read_quickly(template: str) -> str:
