@@ -2,9 +2,10 @@
 
 In sampled calls auto decides by estimated costs, so that a seed repeats the text. Here it also decides by measured
 ones, as in greedy calls. The embedded target writes 128 tokens of each example prompt at temperature 1, with several
-drafts and with each of ``--runs`` seeds in turns. A fixed γ is chosen for each prompt by half of the seeds, and speeds
-are those of the other half: tokens per second of the thread's processor time, prompt included, because other programs
-may use the machine. Shares are medians over the prompts with (lowest-highest). Puts the table into docs/performance.md.
+drafts and with each of ``--runs`` seeds in turns. For each prompt, the fixed γ of half of the seeds is the one that was
+fastest with the other half. Speeds are tokens per second of the thread's processor time, prompt included, because other
+programs may use the machine. Shares are medians over the prompts with (lowest-highest). Puts the table into
+docs/performance.md.
 """
 
 from __future__ import annotations
@@ -49,8 +50,14 @@ def seconds_of(pair: specdec.Pair, prompt: Any, gamma: Any, seed: int) -> float:
     return found.metrics.cpu_seconds
 
 
-def shares(pair: specdec.Pair, runs: int) -> list[list[float]]:
-    """For each prompt: auto's speed over that of the best fixed γ, by estimated and by measured costs, and that γ."""
+def fastest(seconds: dict[str, list[float]], half: int) -> int:
+    """The fixed γ of the least seconds in half of the runs."""
+    return min(FIXED, key=lambda gamma: sum(seconds[str(gamma)][half::2]))
+
+
+def shares(pair: specdec.Pair, runs: int) -> list[list[Any]]:
+    """For each prompt: auto's speed over that of the best fixed γ, by estimated and measured costs, and the γ of each
+    half."""
     gammas: Sequence[Any] = (*FIXED, "auto", ByTheClock())
     found = []
     for item in read_prompts(EXAMPLES):
@@ -60,9 +67,9 @@ def shares(pair: specdec.Pair, runs: int) -> list[list[float]]:
                 took = seconds_of(pair, prompt, gamma, max(seed, 0))
                 if seed >= 0:  # the first turn warms up
                     seconds[str(gamma)].append(took)
-        best = min(FIXED, key=lambda gamma: sum(seconds[str(gamma)][::2]))
-        fixed = sum(seconds[str(best)][1::2])
-        found.append([*(fixed / sum(seconds[str(gamma)][1::2]) for gamma in gammas[-2:]), best])
+        best = [fastest(seconds, half) for half in (1, 0)]
+        fixed = sum(sum(seconds[str(gamma)][half::2]) for half, gamma in enumerate(best))
+        found.append([*(fixed / sum(seconds[str(gamma)]) for gamma in gammas[-2:]), best])
     return found
 
 
@@ -72,7 +79,7 @@ def main() -> None:
         by_prompt = shares(specdec.load_pair(draft=draft) if draft else specdec.load_pair(), runs)
         estimated, measured, best = zip(*by_prompt, strict=True)
         cells = [f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})" for values in (estimated, measured)]
-        rows.append([name, *cells, ", ".join(str(int(gamma)) for gamma in best)])
+        rows.append([name, *cells, ", ".join("/".join(map(str, dict.fromkeys(each))) for each in best)])
         print(rows[-1], flush=True)
     about = (
         f"`python -m benchmarks.auto_costs --runs {runs}`: {TOKENS} tokens of each example prompt, temperature 1.\n\n"
