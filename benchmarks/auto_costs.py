@@ -74,7 +74,7 @@ def shares(pair: specdec.Pair, runs: int) -> list[list[Any]]:
 
 
 def main() -> None:
-    runs, rows = asked_runs(__doc__), []
+    runs, rows = max(asked_runs(__doc__), 2), []  # two halves
     for name, draft in DRAFTS.items():
         by_prompt = shares(specdec.load_pair(draft=draft) if draft else specdec.load_pair(), runs)
         estimated, measured, best = zip(*by_prompt, strict=True)

@@ -81,7 +81,7 @@ def _only(names: list[Any], server: str) -> str:
         raise InvalidInput(f"The server {server} does not list its models; name its model with --model.")
     if len(names) > 1:
         some = ", ".join(one_line(str(name), LONGEST_NAME) for name in names[:5])
-        where = "in the field Model, or with --model"
+        where = "in the field Model below Settings, or with --model"
         raise InvalidInput(f"The server {server} serves several models ({some}); name one {where}.")
     name = names[0]
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():

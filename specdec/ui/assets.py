@@ -1,7 +1,7 @@
 """The page's own files: where they lie and under which addresses the page serves them.
 
 A page asks for many small files, one after another where one imports the next. So what every visit needs comes in one
-script and one style. A module of that script is served as a line that takes its exports from there.
+script and one style. A module of that script is served as two lines that take its exports from there.
 """
 
 from __future__ import annotations
@@ -55,15 +55,18 @@ def _bundle() -> Bundle:
     return Bundle([ASSETS / name for name in _FIRST])
 
 
+@cache
 def _script() -> str:
     names = ", ".join(_bundle().constants.values())
     return f"{_bundle().text}export {{ {names} }};\n"
 
 
+@cache
 def _style() -> str:
     return "\n".join((ASSETS / "styles" / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
 
 
+@cache
 def _module(path: Path) -> str:
     up = "../" * (len(path.relative_to(ASSETS).parts) - 1) or "./"
     constant = _bundle().constants[path]
@@ -72,12 +75,14 @@ def _module(path: Path) -> str:
 
 
 def _made(make: Callable[[], str], kind: str) -> Callable[[Request], Awaitable[Response]]:
-    """Answers with what ``make`` gives, which stays the same while the page runs."""
+    """Answers with what ``make`` gives, which stays as it was at the first request."""
 
-    async def answer(_: Request) -> Response:
+    async def answer(request: Request) -> Response:
         text = make()
-        etag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
-        return Response(text, media_type=kind, headers={"Cache-Control": "no-cache", "ETag": etag})
+        headers = {"Cache-Control": "no-cache", "ETag": f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(text, media_type=kind, headers=headers)
 
     return answer
 

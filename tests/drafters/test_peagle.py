@@ -388,7 +388,7 @@ def fitted(target, prompt_ids: torch.Tensor) -> tuple[Eagle3Head, tuple[int, ...
     head = head_of(parallel(num_depths=DEPTHS), embeds=False, scale=0.1).requires_grad_(True)
     features = torch.cat([hidden[i][0] for i in head.config.layers_of(LAYERS)], -1)
     optimiser, first = torch.optim.Adam(head.parameters(), lr=4e-3), len(prompt_ids) - 1
-    # A rate that falls to nothing: with a constant one, the last steps decide what share of the guesses is right.
+    # A rate that falls to a twentieth: with a constant one, the last steps decide what share of the guesses is right.
     falling = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.05, total_iters=EPOCHS - 1)
     with isolated_rng(0):
         for _ in range(EPOCHS):

@@ -94,7 +94,7 @@ class Gateway:
         self._sent = Buckets(sent)
         self._names = names
         self._most_text = TEXT if names is None else max_body  # an owner's prompt may be as long as the model allows
-        self._files = None if names else PackedFiles()  # not for an owner, who may change files while the page runs
+        self._files = None if names else PackedFiles()  # an owner's visits are few
         self._headers = {
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",

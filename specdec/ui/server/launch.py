@@ -205,8 +205,12 @@ def _with_preview(template: str) -> str:
 
 
 def _fetched_early(template: str) -> str:
-    """Gradio's HTML with links to the page's own style and script, for which Gradio asks once it has built the page."""
+    """Gradio's HTML with links to the page's own style and script, for which Gradio asks once it has built the page.
+
+    A login page has none, because it may not have these files.
+    """
     links = f'<link rel="preload" as="style" href="./{STYLE}" />\n<link rel="modulepreload" href="./{SCRIPT}" />\n'
+    links = f'{{% if not config.get("auth_required") %}}\n{links}{{% endif %}}\n'
     return template.replace("</head>", f"{links}</head>", 1)
 
 

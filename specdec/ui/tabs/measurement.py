@@ -228,7 +228,7 @@ def logged(params: SamplingParams) -> dict[str, Any]:
 
 
 def settings_fold(name: str) -> gr.Accordion:
-    """The fold for a measurement's settings. The findings come before it."""
+    """The fold for the settings of a tab, which are seldom changed."""
     return gr.Accordion("Settings", open=False, elem_id=f"sd-{name}-settings", elem_classes="sd-after sd-settings")
 
 

@@ -9,7 +9,7 @@ import { Ribbon, legend } from "./ribbon.js";
 
 const MAIN = ["generate", "speculative"];
 const SHORT = 6; // lines of a text that fits into lower boxes, which leave room for the round below
-const LEAST = 3; // lines of a box
+const LEAST = 3; // the fewest lines of a box
 const FEW = 64; // tokens; so many are mostly short, until the lines are known
 
 const NAMES = { generate: "Plain generate", speculative: "Speculative" };
@@ -30,6 +30,8 @@ export class Texts {
   #race = null;
   #moment = null; // of a replay, in seconds; null: everything is visible
   #fitted = ""; // the look in which the boxes are as high as the complete texts need; empty until these are known
+  #lines = 0; // that they need
+  #again = false; // whether the boxes were fitted before, in another look or to another text
 
   /** @param {import("./focus.js").Focus} focus */
   constructor(focus) {
@@ -62,8 +64,8 @@ export class Texts {
   // A place for each lane of a race, in the order of the race.
   place(lanes, asked, onServers = false) {
     this.boxes.classList.toggle("short", asked <= FEW);
-    this.#fitted = "";
-    this.boxes.style.removeProperty("--sd-whole");
+    this.#unfit();
+    this.#again = false;
     this.#boxes = new Map();
     for (const lane of lanes) {
       const ribbon = new Ribbon(`${labelOf(lane)} text, token by token`, this.focus);
@@ -90,6 +92,7 @@ export class Texts {
     this.#race = race;
     this.node.classList.toggle("code", isCode(race.begin.settings.prompt ?? ""));
     const box = this.#boxes.get(lane.key);
+    if (this.#fitted) [this.#fitted, this.#again] = ["", true]; // a computed text
     box?.ribbon.start(race, lane);
     box?.node.classList.remove("done", "winner", "computed");
     if (box?.server && lane.server) {
@@ -119,29 +122,38 @@ export class Texts {
     this.#scroll();
   }
 
-  // Once the texts are complete, the boxes are as high as they need. A replay does not change that.
+  // Once the texts are complete, the boxes are as high as they need. A replay does not change that, and a computed text
+  // makes them higher only.
   #fit() {
-    if (this.#fitted || !this.#race?.verdict) return;
+    if (this.#fitted || !this.#race?.verdict || (this.#again && this.#moment !== null)) return;
     const main = [...this.#boxes.values()].filter(({ body }) => body);
-    const short = main.every(({ ribbon, body }) => ribbon.node.offsetHeight / lineOf(body) < SHORT + 0.5);
-    this.boxes.classList.toggle("short", short);
-    const whole = main.map(({ ribbon, body }) => Math.max(ribbon.node.offsetHeight, LEAST * lineOf(body)));
-    this.boxes.style.setProperty("--sd-whole", `${Math.max(...whole)}px`);
+    const lines = Math.max(...main.map(({ ribbon, body }) => ribbon.node.offsetHeight / lineOf(body)));
+    this.#lines = Math.max(this.#lines, LEAST, Math.ceil(lines - 0.5));
+    this.boxes.classList.toggle("short", this.#lines <= SHORT);
+    this.boxes.style.setProperty("--sd-needed", `${this.#lines}`);
     this.#fitted = this.#look();
+    this.#again = false;
   }
 
-  // Other letters, another width or more words need another height, which is known only while the texts are complete.
+  // Other letters, another width or more words need another height. It is measured while the texts are complete: the
+  // guesses that a replay shows for a moment take lines too.
   #refit() {
     if (!this.#fitted) return;
-    this.#fitted = "";
-    this.boxes.style.removeProperty("--sd-whole");
-    if (this.#moment === null) this.#fit();
+    this.#unfit();
+    this.#again = true;
+    this.#fit();
   }
 
-  // What the height of a text depends on.
+  #unfit() {
+    this.#fitted = "";
+    this.#lines = 0;
+    this.boxes.style.removeProperty("--sd-needed");
+  }
+
+  // What the number of lines depends on.
   #look() {
     const { body } = [...this.#boxes.values()].find(({ body }) => body) ?? {};
-    return body ? `${this.boxes.clientWidth} ${lineOf(body)}` : "";
+    return body ? `${this.boxes.clientWidth} ${getComputedStyle(body.firstElementChild).fontSize}` : "";
   }
 
   #scroll() {
