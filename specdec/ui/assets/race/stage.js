@@ -66,7 +66,7 @@ export class Stage {
     this.more.hidden = true;
     this.verdict.reset(race);
     this.texts.place(lanes, race.asked, race.onServers);
-    this.strip.place(lanes, race.onServers);
+    this.strip.place(lanes, race.asked, race.onServers);
     this.chart.words = "Tokens written over seconds; the race is running.";
     this.chart.start(race.asked);
   }

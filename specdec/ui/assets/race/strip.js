@@ -6,6 +6,8 @@ import { word } from "../lib/words.js";
 import { nameOfWider } from "./race.js";
 import { StripRow } from "./strip_row.js";
 
+const SHORTEST = 0.1; // seconds of an axis
+const AHEAD = 1.2; // an axis is by so much longer than a lane that runs will be
 const ROOM = 74; // pixels right of the longest lane, for its time
 const OURS = "speculative";
 const SHORT = { generate: "Plain", assisted: "Assisted", [OURS]: "Speculative" };
@@ -19,7 +21,8 @@ export class Strip {
   #near = null; // the row of the speculative lane alone
   #moment = null;
   #marked = { lit: null, current: null };
-  #seconds = 0; // of the longest lane
+  #asked = 0;
+  #seconds = 0; // of the axis
   #drawn = 0; // the width of the latest drawing
 
   /** @param {import("./focus.js").Focus} focus */
@@ -38,8 +41,10 @@ export class Strip {
     onLook(this.rows, () => this.draw());
   }
 
-  place(lanes, onServers = false) {
+  // `asked`: the new tokens of a lane that is not cut short.
+  place(lanes, asked, onServers = false) {
     this.#name(onServers);
+    this.#asked = asked;
     this.#seconds = 0;
     this.#moment = null;
     this.#marked = { lit: null, current: null };
@@ -80,12 +85,12 @@ export class Strip {
 
   // The present lanes. The axis is as long as the longest of them needs.
   draw() {
-    this.#seconds = lengthOf(this.#rows.map(({ lane }) => lane));
+    this.#seconds = this.#axis();
     this.#drawn = this.rows.clientWidth;
     const width = (this.#rows[0]?.track.clientWidth ?? 0) - ROOM;
     const colour = colourOf(this.rows);
     for (const row of this.#rows) {
-      const seconds = row === this.#near ? lengthOf([row.lane]) : this.#seconds;
+      const seconds = row === this.#near ? this.#ownAxis() : this.#seconds;
       row.draw({ width, room: ROOM, seconds, scale: scaleOf() }, colour);
     }
     this.#widen(width);
@@ -95,17 +100,26 @@ export class Strip {
 
   // Rounds were added. Only they are drawn, unless the scale has changed.
   grow() {
-    const near = this.#near && lengthOf([this.#near.lane]);
-    const changed = lengthOf(this.#rows.map(({ lane }) => lane)) !== this.#seconds || near !== this.#near?.seconds;
+    const changed = this.#axis() !== this.#seconds || (this.#near && this.#ownAxis() !== this.#near.seconds);
     if (changed || this.rows.clientWidth !== this.#drawn) return this.draw();
     const colour = colourOf(this.rows);
     for (const row of this.#rows) row.grow(colour);
     this.showUntil(this.#moment);
   }
 
+  #axis() {
+    const lanes = this.#rows.map(({ lane }) => lane);
+    return lengthOf(lanes, this.#asked, this.#seconds);
+  }
+
+  // The seconds of the row that shows the speculative lane alone.
+  #ownAxis() {
+    return lengthOf([this.#near.lane], this.#asked, this.#near.seconds);
+  }
+
   // Connects the lane to its row on a scale of its own.
   #widen(width) {
-    const own = this.#near?.lane && lengthOf([this.#near.lane]);
+    const own = this.#near?.lane && this.#ownAxis();
     const times = own ? this.#seconds / own : 1;
     this.wider.textContent = nameOfWider(times);
     this.fan.hidden = !own;
@@ -145,12 +159,20 @@ export class Strip {
   }
 }
 
-// Seconds of an axis for some lanes. While one of them runs they grow in steps, so that the blocks do not shrink at
-// every token.
-function lengthOf(lanes) {
+// Seconds of an axis for some lanes, of which one may run. That one will take as long as all its tokens do at its speed so
+// far, and the axis has room for that, so that no block shrinks while it grows. `before`: the axis so far, which stays
+// while it fits.
+export function lengthOf(lanes, asked, before) {
   const present = lanes.filter(Boolean);
-  const longest = Math.max(0, ...present.map((lane) => lane.duration));
-  return present.some((lane) => lane.open) ? stepped(longest) : longest;
+  const ended = Math.max(0, ...present.filter(({ open }) => !open).map(({ duration }) => duration));
+  const running = present.filter(({ open }) => open);
+  if (!running.length) return ended;
+  const expected = Math.max(
+    ...running.map(({ duration, tokens }) => duration * Math.max(1, asked / Math.max(1, tokens))),
+  );
+  const needed = Math.max(ended, expected);
+  if (needed <= before && needed > before / 2) return before;
+  return ended >= expected ? ended || SHORTEST : AHEAD * expected;
 }
 
 // The round that wrote the token at a place of the text.
@@ -158,11 +180,4 @@ function roundOf(lane, place) {
   if (place === null || place === undefined) return null;
   const found = lane.counts.findIndex((count) => count > place);
   return found < 0 ? null : found;
-}
-
-// The next of 1, 2, 5, 10, 20 ... that is not below a value.
-function stepped(value) {
-  if (!(value > 0)) return 0.1;
-  const power = 10 ** Math.floor(Math.log10(value));
-  return ([1, 2, 5].find((step) => step * power >= value) ?? 10) * power;
 }

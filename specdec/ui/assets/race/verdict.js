@@ -5,6 +5,7 @@ import { sharesOf, term } from "../lib/figures.js";
 import { labelOf, laneOrder } from "../lib/lanes.js";
 import { beginningOf, firstSentence, inOneLine } from "../lib/sentences.js";
 import { measuredHere, originOf, sourceOf } from "../lib/origins.js";
+import { secondsOf } from "./race.js";
 
 const SHOWN = 60; // characters of the prompt in the caption
 const LONG_NOTE = 42; // characters; a longer note takes two lines on a phone, and the texts have fewer
@@ -190,7 +191,7 @@ class Progress {
   show(lane, asked) {
     const share = !lane ? 0 : lane.open ? lane.tokens / asked : 1;
     this.bar.style.width = `${100 * share}%`;
-    this.words.textContent = !lane ? "waiting" : lane.open ? "" : "done"; // its time stands beside its text
+    this.words.textContent = !lane ? "waiting" : lane.open ? "" : secondsOf(lane.duration);
   }
 }
 

@@ -174,6 +174,7 @@ function drawLanes(pen, lanes, write) {
     const near = over(ours.duration);
     drawFan(pen, at(ours.duration), top - NEXT + BAR.height, top);
     write(nameOfWider(longest / ours.duration), LEFT, top + 20, SMALL, { colour: BLUE });
+    write(ours.time, BAR.right + 12, top + 20, SMALL);
     const most = Math.max(1, ...ours.rounds.map(({ kinds }) => kinds.length));
     const cell = Math.max(2, Math.min(8, Math.floor(46 / most)));
     for (const round of ours.rounds) {
