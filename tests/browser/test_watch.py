@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from browser.conftest import SKIP, ask, notes, open_page, resize, run, skip, text, unfold, visit, wait_said
+from browser.conftest import SKIP, ask, notes, open_page, resize, run, settle, skip, text, unfold, visit, wait_said
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -98,15 +98,39 @@ def test_a_double_click_on_run_runs(page):
     assert seen == [[True, True]] * 2
 
 
-def test_a_text_of_many_lines_has_higher_boxes(page):
-    """So few tokens are mostly short. Code has many lines, and its beginning and most of it are in view."""
+BOXES = """() => [...document.querySelectorAll('.sd-boxBody')].map((body) => {
+    const text = body.firstElementChild;
+    const line = Number.parseFloat(getComputedStyle(text).lineHeight);
+    return [body.clientHeight / line, text.offsetHeight / line, body.scrollTop];
+})"""
+
+
+def test_boxes_are_as_high_as_their_texts(page):
+    """In every window, in large letters and after a replay. Code has many lines; its beginning and most of it show."""
     resize(page, 1440, 900)
-    seen = "() => [...document.querySelectorAll('.sd-boxBody')].map((body) => [body.clientHeight, body.scrollTop])"
-    low = page.evaluate(seen)[0][0]
+
+    def fits(most: int = 99) -> None:
+        found = page.evaluate(BOXES)
+        needed = min(most, max(3, *(text for _, text, _ in found)))
+        assert [height for height, _, _ in found] == [pytest.approx(needed, abs=0.1)] * 2, found
+
+    fits()
+    for width, height in ((1024, 768), (1440, 740), (820, 1180), (1440, 900)):
+        resize(page, width, height)
+        fits()
+    page.check("#sd-misses")
+    fits()
+    page.click(".sd-replay [aria-label='Play']")
+    page.wait_for_function("window.specdec.replaying")
+    page.uncheck("#sd-misses")
+    skip(page)
+    settle(page)
+    fits()
     ask(page, 'import os\n\ndef read_lines(path):\n    """Return the lines of a file."""\n', tokens=64)
     run(page)
     skip(page)
-    assert page.evaluate(seen) == [[pytest.approx(low * 1.5, rel=0.1), 0]] * 2
+    fits(most=9)
+    assert [scrolled for *_, scrolled in page.evaluate(BOXES)] == [0, 0]
 
 
 @pytest.mark.full
