@@ -147,6 +147,16 @@ guesses at once. Same result, fewer waits.</p></header>
 </ul>
 {% endmacro %}
 
+{% macro lane_bars(bars) %}
+<div class="sd-cardBars">
+{%- for one in bars -%}
+<div class="sd-cardRow"><span>{{ one.name }}</span><span class="sd-cardTrack">
+{{- "" }}<span class="sd-cardBar {{ one.lane }}" style="width: {{ one.percent }}%"></span></span>
+{{- "" }}<span class="sd-cardRate">{{ one.rate }}</span></div>
+{%- endfor -%}
+</div>
+{% endmacro %}
+
 {% macro how_to_serve(text, commands, more) %}
 {{ paragraph(text) }}
 {%- for name, words in commands %}<p class="sd-commandName">{{ name }}</p><pre class="sd-command">
@@ -164,6 +174,15 @@ Space</a>.{% endif %}</p>
 {% endmacro %}
 """
 _HTML: Any = Environment(autoescape=True, undefined=StrictUndefined).from_string(_TEMPLATES).module
+
+
+class LaneBar(NamedTuple):
+    """The speed of a lane as a bar: ``percent`` of the width, and ``rate`` in words."""
+
+    name: str
+    lane: str
+    percent: int
+    rate: str
 
 
 class FoundIn(NamedTuple):
@@ -191,6 +210,11 @@ def verdict_html(
     said = [part for part in (*first_sentence(first), *others) if part]
     headline = beside_shares(sentence, parts)
     return _HTML.verdict(headline, factor, said, about, parts, found_in, DEFINITIONS, label_of).strip()
+
+
+def lane_bars(bars: Iterable[LaneBar]) -> str:
+    """The speeds of lanes to scale."""
+    return _HTML.lane_bars(bars).strip()
 
 
 def form_line(prompt: str, gamma: int, tokens: int) -> str:

@@ -79,6 +79,17 @@ class Recording:
         return str(machine.get("gpu") or machine.get("cpu") or "machine not recorded")
 
     @property
+    def speeds(self) -> dict[str, float]:
+        """Tokens per second of each lane of the run that is shown, by the lane's key."""
+        found = [(started_of(events), compute_metrics(events)) for events in lanes(shown_alone(self.text).splitlines())]
+        keys = [row.key for row in LANES]
+        return {
+            key_of(started.lane, started.gamma, keys): measured.tokens_per_second
+            for started, measured in found
+            if measured and measured.tokens_per_second
+        }
+
+    @property
     def card(self) -> dict[str, object]:
         """What the page shows of it before it is opened, and its lines, packed."""
         begin, verdict, pair = self.begin, self.verdict, self.started["pair"]
@@ -95,24 +106,13 @@ class Recording:
             "doubts": [note["text"] for note in verdict["notes"] if note["kind"] in verdict["doubts"]],
             "gain": verdict["gain"],
             "engine": verdict["engine"],
-            "speeds": _speeds(self.text) if verdict["rates"] else None,
+            "speeds": self.speeds if verdict["rates"] else None,
             "figures": [figure for figure in verdict["figures"] or () if figure.get("name") in SHARES],
             "pair": begin["pair"].removesuffix(f" \u00b7 {label}"),
             "machine": self.machine,
             "at": begin["at"],
             "packed": base64.b64encode(gzip.compress(self.text.encode(), mtime=0)).decode("ascii"),
         }
-
-
-def _speeds(text: str) -> dict[str, float]:
-    """Tokens per second of each lane of the run that is shown, by the lane's key."""
-    found = [(started_of(events), compute_metrics(events)) for events in lanes(shown_alone(text).splitlines())]
-    keys = [row.key for row in LANES]
-    return {
-        key_of(started.lane, started.gamma, keys): measured.tokens_per_second
-        for started, measured in found
-        if measured and measured.tokens_per_second
-    }
 
 
 def recording_in(path: Path) -> Recording:

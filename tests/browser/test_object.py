@@ -45,8 +45,7 @@ SIZES = ((1440, 900), (1280, 720), (390, 844), (720, 450))  # a desktop, a lapto
 
 
 SAY = """async ([about, sentence]) => {
-    const scripts = performance.getEntriesByType('resource').map((entry) => entry.name);
-    const { conclude } = await import(scripts.find((name) => name.includes('/race/verdict.js')));
+    const { conclude } = await import(new URL('specdec-assets/race/verdict.js', document.baseURI).href);
     const factor = document.querySelector('.sd-factor');
     factor.classList.toggle('about', about);
     factor.innerHTML = (about ? '<small>about</small>' : '') + '0.95x';
@@ -55,8 +54,7 @@ SAY = """async ([about, sentence]) => {
 
 
 NOTE = """async (words) => {
-    const scripts = performance.getEntriesByType('resource').map((entry) => entry.name);
-    const { noteLine } = await import(scripts.find((name) => name.includes('/race/verdict.js')));
+    const { noteLine } = await import(new URL('specdec-assets/race/verdict.js', document.baseURI).href);
     document.querySelector('.sd-verdictNotes').hidden = false;
     document.querySelector('.sd-verdictNote').replaceWith(noteLine(words));
 }"""

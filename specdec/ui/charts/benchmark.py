@@ -42,7 +42,7 @@ TITLE, KEYS, FIRST, LEVEL, REST = 2 * LINE + 16, LINE + 2, 18, 15, 18
 PHONE = 210  # pixels of the axis on a phone
 SIGN = 44  # pixels of an entry of the legend without its words
 LETTER = 7.5  # pixels of a letter, on average
-KEY = "mark: the run of the table, bar: lowest to highest run"
+KEY = "mark: the run in the table, bar: lowest to highest run"
 # The draft lengths of a lane differ by shape, those of a lane with a mark of its own by filling.
 SHAPES, FILLINGS = ("star", "diamond", "x", "pentagon", "hourglass"), ("", "-open", "-dot", "-open-dot")
 

@@ -46,7 +46,7 @@ def samples_figure(found: Sequence[Common], draws: int, lane: str) -> go.Figure:
         middle = start + WIDE / 2
         labels += [_number(count, at + middle, coloured(str(count), colour)) for at, count in enumerate(counts)]
     figure.add_scatter(
-        x=[None], y=[None], mode="markers", name="chance alone",
+        x=[None], y=[None], mode="markers", name="range of chance",
         marker={"symbol": "square", "size": 13, "color": FAINT, "line": {"color": GREY, "width": 1.5}},
     )  # fmt: skip
     drawn = [_band(place, *band) for place, band in enumerate(bands)]

@@ -58,8 +58,8 @@ METHOD = (
 )
 DRAWS, DRAWS_PUBLIC = 500, 200  # of each sample, unless somebody chooses another number
 LOOK_AT = (
-    "How often each sample goes on from \u201c{prompt}\u201d in these ways, {shown} of {draws} plain draws. Without "
-    "loss a blue bar ends in its grey band 19 times in 20."
+    "Common continuations of \u201c{prompt}\u201d: {shown} of {draws} plain draws. Without loss a blue bar ends in its "
+    "grey band 19 times in 20."
 )
 ASKED = "{draws} draws of {tokens} tokens each, temperature {temperature:g}, \u03b3 {gamma}"
 _KEPT = Kept("recorded_lossless.json", read_losslessness, read_losslessness, losslessness_text)

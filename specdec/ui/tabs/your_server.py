@@ -239,14 +239,20 @@ def _recording() -> Recording:
 
 
 def _recorded() -> str:
-    """The verdict of the recorded race, which stands where that of a race will be."""
+    """The verdict of the recorded race and its speeds. They stand where those of a race will be."""
     recording = _recording()
     begin, verdict = recording.begin, recording.verdict
     asked = f"\u201c{begin['settings']['prompt']}\u201d \u00b7 {verdict['caption']}"
     place = f"{begin['pair']} \u00b7 {recording.machine} \u00b7 {day_of(begin['at'])}"
     notes = (note["text"] for note in verdict["notes"])
     found_in = html.FoundIn(asked, RECORDING.sentence, place)
-    return html.verdict_html(verdict["sentence"], verdict["factor"], notes, verdict["about"], found_in=found_in)
+    found = html.verdict_html(verdict["sentence"], verdict["factor"], notes, verdict["about"], found_in=found_in)
+    speeds = recording.speeds
+    bars = [
+        html.LaneBar(label, lane, round(100 * speeds[lane] / max(speeds.values())), verdict["rates"][lane])
+        for lane, label in (("generate", "Plain server"), ("speculative", "Speculative server"))
+    ]
+    return found + html.lane_bars(bars)
 
 
 def _fitness(number: int, speculates: bool | None) -> tuple[str, str]:
