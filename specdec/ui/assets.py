@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from specdec.ui.bundle import Bundle
-from specdec.ui.static_page import ASSETS, STYLES, single_page
+from specdec.ui.static_page import ASSETS, page_styles, single_page
 
 __all__ = ["ROUTE", "SCRIPT", "STYLE", "routes"]
 ROUTE = "specdec-assets"
@@ -50,36 +50,22 @@ def _page_without_server(_: Request) -> HTMLResponse:
     return HTMLResponse(_empty_page(), headers={"Cache-Control": "no-cache"})
 
 
-@cache
-def _bundle() -> Bundle:
-    return Bundle([ASSETS / name for name in _FIRST])
+def _script(bundle: Bundle) -> str:
+    return f"{bundle.text}export {{ {', '.join(bundle.constants.values())} }};\n"
 
 
-@cache
-def _script() -> str:
-    names = ", ".join(_bundle().constants.values())
-    return f"{_bundle().text}export {{ {names} }};\n"
-
-
-@cache
-def _style() -> str:
-    return "\n".join((ASSETS / "styles" / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
-
-
-@cache
-def _module(path: Path) -> str:
+def _module(bundle: Bundle, path: Path) -> str:
     up = "../" * (len(path.relative_to(ASSETS).parts) - 1) or "./"
-    constant = _bundle().constants[path]
-    taken = f"export const {{ {', '.join(_bundle().exports[path])} }} = {constant};\n"
+    constant = bundle.constants[path]
+    taken = f"export const {{ {', '.join(bundle.exports[path])} }} = {constant};\n"
     return f'import {{ {constant} }} from "{up}{Path(SCRIPT).name}";\n{taken}'
 
 
-def _made(make: Callable[[], str], kind: str) -> Callable[[Request], Awaitable[Response]]:
-    """Answers with what ``make`` gives, which stays as it was at the first request."""
+def _made(text: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    """Answers with a text that stays the same while the page runs."""
+    headers = {"Cache-Control": "no-cache", "ETag": f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'}
 
     async def answer(request: Request) -> Response:
-        text = make()
-        headers = {"Cache-Control": "no-cache", "ETag": f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'}
         if request.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
         return Response(text, media_type=kind, headers=headers)
@@ -89,15 +75,15 @@ def _made(make: Callable[[], str], kind: str) -> Callable[[Request], Awaitable[R
 
 def routes() -> list[BaseRoute]:
     """The routes of the own files."""
-    script = "text/javascript"
+    bundle, script = Bundle([ASSETS / name for name in _FIRST]), "text/javascript"
     modules = [
-        Route(f"/{ROUTE}/{path.relative_to(ASSETS).as_posix()}", _made(partial(_module, path), script))
-        for path in _bundle().constants
-        if _bundle().exports[path]
+        Route(f"/{ROUTE}/{path.relative_to(ASSETS).as_posix()}", _made(_module(bundle, path), script))
+        for path, names in bundle.exports.items()
+        if names
     ]
     return [
-        Route(f"/{SCRIPT}", _made(_script, script)),
-        Route(f"/{STYLE}", _made(_style, "text/css")),
+        Route(f"/{SCRIPT}", _made(_script(bundle), script)),
+        Route(f"/{STYLE}", _made(page_styles(), "text/css")),
         *modules,
         Route(f"/{ROUTE}/static/page.html", _page_without_server),
         Mount(f"/{ROUTE}", _Fresh(directory=ASSETS)),

@@ -180,10 +180,15 @@ def _data(text: str) -> str:
     return text.replace("<", "\\u003c")
 
 
+def page_styles() -> str:
+    """The styles that the served page has too."""
+    return "\n".join((ASSETS / "styles" / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
+
+
 def styles() -> str:
     """All styles of the page."""
-    paths = [ASSETS / "static" / "base.css", *(ASSETS / "styles" / f"{name}.css" for name in STYLES)]
-    return "\n".join(path.read_text(encoding="utf-8") for path in [*paths, ASSETS / "static" / "static.css"])
+    before, after = ((ASSETS / "static" / f"{name}.css").read_text(encoding="utf-8") for name in ("base", "static"))
+    return "\n".join([before, page_styles(), after])
 
 
 _HTML = """<!doctype html>

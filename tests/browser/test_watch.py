@@ -106,7 +106,7 @@ BOXES = """() => [...document.querySelectorAll('.sd-boxBody')].map((body) => {
 
 
 def test_boxes_are_as_high_as_their_texts(page):
-    """In every window, in large letters and after a replay. Code has many lines; its beginning and most of it show."""
+    """In every window, with the guesses not kept, and after a replay. Of many lines the beginning and most show."""
     resize(page, 1440, 900)
 
     def fits(most: int = 99) -> None:

@@ -7,17 +7,21 @@ import re
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from specdec.ui.assets import ASSETS, ROUTE, SCRIPT, STYLE, STYLES, routes
+from specdec.ui.assets import ASSETS, ROUTE, SCRIPT, STYLE, routes
+from specdec.ui.static_page import STYLES
 
 IMPORTED = re.compile(r'^import \{[^}]*\} from "([^"]+)";', re.MULTILINE)
 DECLARED = re.compile(r"^export (?:async function|function|class|const) (\w+)", re.MULTILINE)
 
 
 def test_what_every_visit_needs_comes_in_one_script_and_one_style() -> None:
-    """A module that it holds is a line that takes its exports from there, so that each exists once in the page."""
+    """A module that it holds is two lines that take its exports from there, so that each exists once in the page."""
     client = TestClient(Starlette(routes=routes()))
     script, style = (client.get(f"/{path}") for path in (SCRIPT, STYLE))
     assert not IMPORTED.search(script.text) and script.headers["content-type"].startswith("text/javascript")
+    for answer in (script, style):
+        again = client.get(answer.url, headers={"If-None-Match": answer.headers["etag"]})
+        assert again.status_code == 304 and not again.content
     for name in STYLES:
         assert (ASSETS / "styles" / f"{name}.css").read_text() in style.text
     waiting, seen = [ASSETS / "live.js"], set()
