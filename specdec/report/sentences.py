@@ -138,6 +138,7 @@ ONE_SERVER = "the server with draft length \u03b3 {gamma}"
 UNTOLD_SERVER = "the other server"  # where it does not tell its draft length
 ONE_LENGTH = "draft length \u03b3 {gamma}"  # a ``subject``, and this one of several lengths:
 FASTEST = "\u03b3 {gamma}, the fastest of \u03b3 {lengths},"
+WITH_LOOP = "our loop with {length}"  # the same, where a part of the speed-up is our loop's
 LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."
 ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs show no clear difference."
 MEASURED = "{calls} calls measured."

@@ -152,6 +152,8 @@ def overall(
     subject = one.format(gamma=found.gamma)
     if len(lengths) > 1:
         subject = sentences.FASTEST.format(gamma=found.gamma, lengths=sentences.lengths(lengths))
+    if found.split and not on_servers:
+        subject = sentences.WITH_LOOP.format(length=subject)
     said = [sentences.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []
     loop = next((s for s in summaries if s.lane_config == LOOP and s.gains), None)
     # The shares are noise where the gain is; our loop's speed-up may not be.

@@ -99,7 +99,10 @@ _TEMPLATES = """
 
 {% macro header(pair, change) %}
 <header class="sd-head"><div><h1>specdec</h1><p class="sd-pair">
-<button type="button" class="sd-word" data-word="pair">Pair</button> <span>{{ pair }}</span>
+<button type="button" class="sd-word" data-word="pair">Pair</button> <span>
+{%- for part in pair -%}
+{%- if loop.index0 % 2 -%}<small>{{ part }}</small>{%- else -%}{{ part }}{%- endif -%}
+{%- endfor -%}</span>
 <button type="button" class="sd-changePair" aria-controls="sd-change" aria-expanded="false">
 {{- change }}</button></p><p class="sd-pairAside">The models run on the two servers, not on this page.</p></div>
 <p class="sd-lede">A small model <span>(the draft) </span>guesses, a large one <span>(the target) </span>checks all
@@ -261,8 +264,11 @@ def facts(found: Iterable[Figure]) -> str:
 
 
 def header(pair: str, change: str) -> str:
-    """The top of the page, with the pair in words. ``change`` is the text of the button to change it."""
-    return _HTML.header(pair, change).strip()
+    """The top of the page, with the pair in words. ``change`` is the text of the button to change it.
+
+    What stands in brackets, such as the number of layers, is left out where the page is narrow.
+    """
+    return _HTML.header(re.split(r"( \([^()]*\))", pair), change).strip()
 
 
 def chips(examples: Iterable[str], recorded: Mapping[str, tuple[str, str]]) -> str:

@@ -36,8 +36,15 @@ test("the steps play once in view, with the words and times of a round", async (
   await pass(100);
   assert.equal(words(toggle), "Pause");
   assert.match(words(".sd-howLede"), /\. A recording, not measured here, median of 3 runs\. /);
-  assert.deepEqual([...new Set(kinds(2))].sort(), ["away", "guessed", "sd-last"], "nothing is decided yet");
-  for (let at = 0; at < 80 && words(toggle) !== "Play again"; at++) await pass(500, 100);
+  const later = (step) => all(".sd-howStep")[step].querySelectorAll(".later").length;
+  assert.deepEqual([later(0) > 0, later(1), later(2)], [true, 0, 0], "no step is empty but the one that plays");
+  assert.ok(kinds(2).includes("accepted"), "a later step shows its end");
+  let undecided = false; // until its own turn comes
+  for (let at = 0; at < 80 && words(toggle) !== "Play again"; at++) {
+    await pass(500, 100);
+    undecided ||= kinds(2).includes("away");
+  }
+  assert.ok(undecided, "then it plays from its beginning");
   assert.equal(words(toggle), "Play again");
   const round = told();
   const guesses = trimmed(piecesOf(round.draft.map((token) => token.token_id)));

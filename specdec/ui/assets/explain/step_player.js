@@ -116,12 +116,13 @@ export class Steps {
     this.#mark();
   }
 
-  // A step that waits to become visible shows its end meanwhile.
+  // Only the step that plays is incomplete: a later one shows its end until its turn, so that no panel is empty. With
+  // reduced motion nothing plays, and a later step appears when its turn comes.
   #show() {
-    const waiting = this.#waits && !this.#off ? 1 : 0;
+    const waiting = this.#waits && !this.#off;
     this.#acts.forEach((act, place) => {
       const share = place < this.#at ? 1 : place === this.#at ? this.#done : 0;
-      act.show(place > this.#at ? waiting : share);
+      act.show(waiting || (place > this.#at && !reducedMotion()) ? 1 : share);
       act.node.style.setProperty("--done", String(share));
       act.node.classList.toggle("current", place === this.#at);
     });

@@ -12,10 +12,13 @@ const LONG_NOTE = 42; // characters; a longer note takes two lines on a phone, a
 // Characters of a sentence. On a phone one of up to so many stays beside the figure, and one of more than the second
 // number is set smaller, so that both texts stay in view.
 const [BRIEF, LONG] = [108, 150];
-
-const MEASURING = "Measuring on this machine. The lanes run one after the other, with the same prompt and settings.";
-const ASKING = "Measuring from this machine. The servers answer in turns, with the same prompt and settings.";
 const FIRST = "Texts and times below are those of run 1.";
+
+// What is measured now; `more` says how, or which run is shown.
+function measuring({ begin, onServers }, more) {
+  const runs = `${begin.runs} run${begin.runs === 1 ? "" : "s"}`;
+  return el("span", "", `Measuring ${runs} ${onServers ? "from" : "on"} this machine. ${more}`);
+}
 
 export function conclude(headline, sentence) {
   headline.textContent = sentence;
@@ -67,7 +70,8 @@ export class VerdictPanel {
   reset(race) {
     this.#hold();
     this.factor.hidden = this.warning.hidden = this.caption.hidden = this.changed.hidden = true;
-    this.from.replaceChildren(el("span", "", race.onServers ? ASKING : MEASURING));
+    const turns = race.onServers ? "The servers answer in turns" : "The lanes run one after the other";
+    this.from.replaceChildren(measuring(race, `${turns}, with the same prompt and settings.`));
     this.notes.hidden = true;
     const keys = [...race.begin.lanes].sort((one, other) => laneOrder(one) - laneOrder(other));
     this.#lanes = new Map(keys.map((key) => [key, new Progress(labelOf(key))]));
@@ -78,7 +82,8 @@ export class VerdictPanel {
   progress(words, race) {
     if (this.headline.textContent !== words) conclude(this.headline, words);
     for (const [key, progress] of race ? this.#lanes : []) progress.show(race.runs.at(-1)?.get(key), race.asked);
-    if (race?.runs.length > 1 && this.from.textContent !== FIRST) this.from.replaceChildren(el("span", "", FIRST));
+    if (race?.runs.length > 1 && !this.from.textContent.endsWith(FIRST))
+      this.from.replaceChildren(measuring(race, FIRST));
   }
 
   show(race, loaded) {

@@ -10,7 +10,9 @@ export class Picture {
     this.copy = button("sd-action", "Copy picture", () => this.#copy());
     this.copy.hidden = !navigator.clipboard?.write || !window.ClipboardItem; // missing on plain http and in some frames
     const download = button("sd-action", "Download picture", async () => save("specdec.png", await this.#png()));
-    this.node = el("div", "sd-picture", "", [this.canvas, el("div", "sd-actions", "", [download, this.copy])]);
+    this.words = el("p", "sd-pictureWords"); // on a phone, where the picture is too small to read
+    const actions = el("div", "sd-actions", "", [download, this.copy]);
+    this.node = el("div", "sd-picture", "", [this.words, this.canvas, actions]);
     this.show(null);
   }
 
@@ -20,6 +22,12 @@ export class Picture {
     if (!race) return;
     const card = cardOf(race, pageAddress());
     this.canvas.setAttribute("aria-label", card.sentence);
+    const words = [
+      el("strong", card.look, card.factor),
+      el("span", "", card.sentence),
+      el("span", "", card.origin.join(" \u00b7 ")),
+    ];
+    this.words.replaceChildren(...words);
     drawCard(this.canvas, card, getComputedStyle(document.body).fontFamily);
   }
 
