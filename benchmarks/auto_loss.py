@@ -150,7 +150,7 @@ def main() -> None:
     pair = specdec.load_pair()
     items = read_prompts(Path(given.prompts) if given.prompts else EXAMPLES)
     prompts = [item.message(pair.tokenizer) for item in items]
-    taken, pair_costs = costs(pair, prompts[:3], given.runs), estimated_costs(pair)
+    taken, pair_costs = costs(pair, prompts[:3], given.runs), estimated_costs(pair, greedy=True)
     makers: dict[str, Callable[[], Any]] = {
         "auto": Chooser,
         "auto with known costs": lambda: Known(taken),

@@ -61,7 +61,8 @@ def _rounds(call: LaneCall) -> Iterator[Event]:
     yield call.started
     policy, inference = lengths_of(call.policy), torch.inference_mode()
     # Sampled text depends on the draft lengths, and a seed must repeat it, so no time may decide there.
-    tell_of_costs(policy, lambda: estimated_costs(call.pair), measures=call.params.greedy)
+    greedy = call.params.greedy
+    tell_of_costs(policy, lambda: estimated_costs(call.pair, greedy), measures=greedy)
     clock = CallClock()
     with call.new_engine() as engine:
         # The engine may use the run's buffers again in other calls. In this mode they are made as inference tensors,

@@ -17,7 +17,8 @@ class Mean:
 class Line:
     """A least-squares line of measured against estimated costs. Newer samples weigh more.
 
-    At first measured costs are taken as proportional to the estimated ones. A sample counts for at most twice the
+    At first measured costs are taken as proportional to the estimated ones, by three points near the first sample: points
+    far from it would keep the line's slope at a wrong estimate for a whole text. A sample counts for at most twice the
     expected value, because a machine may stall. The line never falls, and rises at most twice as steeply as a
     proportional one would, so it stays above 0 from half of the mean estimate on.
     """
@@ -30,7 +31,7 @@ class Line:
         if self._n:
             self._add(x, min(y, 2 * self.at(x)))
         else:
-            for share in (0.5, 2.0, 1.0):
+            for share in (0.8, 1.25, 1.0):
                 self._add(share * x, share * y)
 
     def _add(self, x: float, y: float) -> None:

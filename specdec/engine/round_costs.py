@@ -24,7 +24,7 @@ class PassRates(NamedTuple):
     """How long a pass takes beside reading its weights.
 
     layer   the time of starting the operations of a layer, in bytes that are read meanwhile
-    choice  the time of choosing a token from a pass's logits, in such bytes
+    choice  the time of choosing a token from a pass's logits outside the pass, in such bytes
     rows    so many rows take as long as one, because a pass waits for the weights
     row     the time that each further row adds, as a share of the time of reading the weights
     """
@@ -52,6 +52,7 @@ class EstimatedCosts:
     target_rates: PassRates
     drafting: DraftWork
     draft_rates: PassRates
+    one_call: bool  # all guesses of a draft are made and chosen in one call in C
     copied: frozenset[str]  # by ``Round.drafted_by``: what no model guessed, as by a combination's first way
     stateful: bool
 
@@ -69,7 +70,8 @@ class EstimatedCosts:
         elif work.one_pass:
             seconds = _pass(work.bytes, work.layers, guesses, rates) + (guesses - 1) * rates.choice
         else:
-            seconds = guesses * _pass(work.bytes, work.layers, 1, rates)
+            choices = 1 if self.one_call else guesses
+            seconds = guesses * _pass(work.bytes, work.layers, 1, rates) - (guesses - choices) * rates.choice
         return seconds / self._one
 
     def _check(self, rows: int) -> float:
@@ -80,15 +82,19 @@ class EstimatedCosts:
         return self._check(1)
 
 
-def estimated_costs(pair: Pair) -> EstimatedCosts:
-    """The costs of ``pair``, which depend on its models, its engine, and on what runs the passes."""
+def estimated_costs(pair: Pair, greedy: bool = False) -> EstimatedCosts:
+    """The costs of ``pair``, which depend on its models, its engine, on what runs the passes, and on whether a call is
+    ``greedy``.
+    """
     target, draft = model_size(pair.target), guessing(pair.draft)
+    rates = _rates(pair, draft is not None and _in_c(pair, draft))
     return EstimatedCosts(
         target=target,
         layers=pair.target.config.get_text_config(decoder=True).num_hidden_layers,
         target_rates=_rates(pair, why_torch_passes(pair.target) is None),
         drafting=DraftWork() if draft is None else draft.work(target, _parts(pair, draft)),
-        draft_rates=_rates(pair, draft is not None and _in_c(pair, draft)),
+        draft_rates=rates,
+        one_call=greedy and rates is IN_C,
         copied=frozenset({FORCED, *([pair.draft.first.kind] if isinstance(pair.draft, Combined) else [])}),
         stateful=bool(recurrent_layers(pair.target.config)),
     )

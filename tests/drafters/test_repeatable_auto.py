@@ -32,6 +32,7 @@ from specdec.drafters.base import DraftMethod, DraftWork
 from specdec.drafters.draft_model import DraftModel
 from specdec.engine.policy import tell_of_costs
 from specdec.engine.round_costs import BY_TORCH, EstimatedCosts, estimated_costs
+from specdec.forward.model_info import why_torch_passes
 from specdec.forward.pass_size import PassSize
 from specdec.lanes.race import race
 from specdec.runtime import clock
@@ -161,7 +162,7 @@ def test_greedy_text_does_not_depend_on_the_lengths(drafting: str, disturbed) ->
 
 
 SIZE = PassSize(None, None, 10**7, 4e7)
-COSTS = EstimatedCosts(SIZE, 20, BY_TORCH, DraftWork(4e6, 2), BY_TORCH, copied=frozenset(), stateful=False)
+COSTS = EstimatedCosts(SIZE, 20, BY_TORCH, DraftWork(4e6, 2), BY_TORCH, one_call=False, copied=frozenset(), stateful=False)
 
 
 def test_costs_are_told_in_target_passes() -> None:
@@ -172,11 +173,14 @@ def test_costs_are_told_in_target_passes() -> None:
 
 
 def test_what_a_draft_costs() -> None:
-    """A block drafter's guesses share a pass. A copy takes as long as one choice."""
+    """A block drafter's guesses share a pass. A copy takes as long as one choice, and so does choosing in one call."""
     block = replace(COSTS, drafting=DraftWork(4e6, 2, one_pass=True))
     assert COSTS.draft(1) < block.draft(5) < COSTS.draft(5) / 2
     mixed, copies = replace(COSTS, copied=frozenset({"prompt-lookup"})), replace(COSTS, drafting=DraftWork())
     assert mixed.draft(5, "model") == mixed.draft(5) == COSTS.draft(5)
+    at_once = replace(COSTS, one_call=True)
+    assert at_once.draft(1) == COSTS.draft(1)
+    assert COSTS.draft(9) - at_once.draft(9) == pytest.approx(8 * copies.draft(1))
     assert 0 < mixed.draft(1, "prompt-lookup") == mixed.draft(9, "prompt-lookup") == copies.draft(5) < COSTS.draft(1)
 
 
@@ -190,6 +194,15 @@ def test_a_pass_over_more_rows_reads_more_experts() -> None:
     layers = sum(weight.nbytes for weight in model.model.layers.parameters())
     rest = layers - mixed.experts + model.lm_head.weight.nbytes
     assert mixed.bytes == pytest.approx(rest + mixed.experts * chosen / count)
+
+
+def test_only_greedy_guesses_in_c_are_made_in_one_call() -> None:
+    """Sampled guesses are drawn outside the pass, each after the other, and torch makes a pass for each."""
+    pair = PAIRS["a draft model"]()
+    in_c = why_torch_passes(pair.target) is None
+    assert estimated_costs(pair, greedy=True).one_call == in_c
+    assert not estimated_costs(pair).one_call
+    assert not estimated_costs(PAIRS["an EAGLE-3 head"](), greedy=True).one_call
 
 
 @pytest.mark.parametrize("drafting", PAIRS)
