@@ -17,8 +17,8 @@ class Mean:
 class Line:
     """A least-squares line of measured against estimated costs. Newer samples weigh more.
 
-    At first measured costs are taken as proportional to the estimated ones, by three points near the first sample: points
-    far from it would keep the line's slope at a wrong estimate for a whole text. A sample counts for at most twice the
+    At first measured costs are taken as proportional to the estimated ones, by three points near the first sample:
+    points far from it would keep a wrong estimate's slope for a whole text. A sample counts for at most twice the
     expected value, because a machine may stall. The line never falls, and rises at most twice as steeply as a
     proportional one would, so it stays above 0 from half of the mean estimate on.
     """

@@ -162,7 +162,9 @@ def test_greedy_text_does_not_depend_on_the_lengths(drafting: str, disturbed) ->
 
 
 SIZE = PassSize(None, None, 10**7, 4e7)
-COSTS = EstimatedCosts(SIZE, 20, BY_TORCH, DraftWork(4e6, 2), BY_TORCH, one_call=False, copied=frozenset(), stateful=False)
+COSTS = EstimatedCosts(
+    SIZE, 20, BY_TORCH, DraftWork(4e6, 2), BY_TORCH, one_call=False, copied=frozenset(), stateful=False
+)
 
 
 def test_costs_are_told_in_target_passes() -> None:

@@ -353,7 +353,7 @@ def test_an_open_page_is_told_about_another_pair_only(page) -> None:
     """The page's own pair changes nothing, so that nobody's switches are set back."""
     renewed = next(b.fn for b in page.demo.fns.values() if getattr(b.fn, "__name__", "") == "_renewed")
     *texts, name = renewed("a pair of yesterday")
-    assert name in texts[0] and len(texts) == 4
+    assert name in re.sub("</?small>", "", texts[0]) and len(texts) == 4
     assert [gr.skip()] * 5 == renewed(name)
 
 
