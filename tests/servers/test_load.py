@@ -67,6 +67,13 @@ def test_a_load_without_clear_difference_is_said() -> None:
     assert load_verdict(load_rows(nothing, BOTH), {}) == ["spec does not pay at any load that was measured."]
 
 
+def test_a_load_that_ran_once_is_said() -> None:
+    runs = [each for each in measured({"plain": {1: 50, 2: 90}, "spec": {1: 100, 2: 91}}) if not each.run]
+    said = load_verdict(load_rows(runs, BOTH), {"plain": 0, "spec": None})
+    assert said[0] == "spec pays up to 1 at once." and said[1] == "spec: no clear difference at 2 at once."
+    assert said[2].startswith("spec: only one run at 1 at once, so its difference can be chance.") and len(said) == 3
+
+
 def test_a_load_that_pays_behind_one_that_does_not_is_named_alone() -> None:
     rates = measured({"plain": {1: 50, 2: 90, 4: 160}, "spec": {1: 40, 2: 180, 4: 320}})
     said = load_verdict(load_rows(rates, BOTH), {"plain": 0, "spec": None})
