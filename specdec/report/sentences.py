@@ -282,6 +282,7 @@ WHY_OFF = {
     "uneven": "the theory assumes that guesses are kept independently of each other, and the measured tokens per pass "
     "differ from that",
     "overhead": "{overhead} of the time is spent outside drafting and checking",
+    "unknown": "none of these figures explains it; other work on the machine may",
 }
 
 
@@ -423,8 +424,8 @@ def _runs(found: Judgement) -> str:
     """The number of runs of a figure, and their lowest and highest; for a single run whether it had a stall."""
     if found.runs < 2 or found.spread is None:
         return " (1 run, with a stall)" if found.stalled else " (1 run)"
-    if found.runs == 2:  # the median run is one of both
-        return f" (2 runs: {_each(found)})"
+    if found.runs == 2:  # the median of an even number of runs is the slower one in the middle
+        return f" ({'' if _alike(found) else 'the slower of '}2 runs, {_each(found)})"
     return f" (median of {runs(found.runs)}, {_each(found)})"
 
 

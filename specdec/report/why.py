@@ -48,24 +48,26 @@ def _terms(found: Judgement, at: str) -> list[str]:
     if found.predicted is None or found.speculation is None:
         said.append(f"{gain}.")
     else:
-        off = abs(found.speculation / found.predicted - 1) >= NOTICEABLE
-        said.append(f"{gain}; {sentences.fill(sentences.WHY_THEORY, found)}." + (_causes(found) if off else ""))
+        off = found.speculation / found.predicted
+        difference = _difference(found, faster=off > 1) if abs(off - 1) >= NOTICEABLE else ""
+        said.append(f"{gain}; {sentences.fill(sentences.WHY_THEORY, found)}.{difference}")
     if found.engine is not None and abs(found.engine - 1) >= NOTICEABLE:
         said.append(sentences.fill(sentences.WHY_ENGINE, found))
     return said
 
 
-def _causes(found: Judgement) -> str:
-    """Causes that the closed form does not consider."""
+def _difference(found: Judgement, faster: bool) -> str:
+    """What the closed form does not consider, of that which makes speculation ``faster``, or slower, than it."""
     gamma, alpha, tokens = found.gamma, found.alpha, found.tokens
     causes = []
     if isinstance(gamma, int) and found.guesses is not None and FULL * gamma <= found.guesses < SHORT * gamma:
         causes.append("short")
     if isinstance(gamma, int) and alpha is not None and tokens is not None:
-        causes += ["uneven"] * (abs(tokens / expected_tokens(alpha, gamma) - 1) >= NOTICEABLE)
-    causes += ["overhead"] * ((found.overhead or 0.0) >= NOTICEABLE)
-    listed = "; ".join(sentences.fill(sentences.WHY_OFF[cause], found) for cause in causes)
-    return f" The difference: {listed}." if listed else ""
+        more = tokens / expected_tokens(alpha, gamma)
+        causes += ["uneven"] * (abs(more - 1) >= NOTICEABLE and (more > 1) == faster)
+    causes += ["overhead"] * ((found.overhead or 0.0) >= NOTICEABLE and not faster)
+    listed = "; ".join(sentences.fill(sentences.WHY_OFF[cause], found) for cause in causes or ["unknown"])
+    return f" The difference: {listed}."
 
 
 def why_figures(found: Judgement) -> list[Figure]:

@@ -146,7 +146,7 @@ def test_the_code_repeats_the_race(exported, monkeypatch) -> None:
     starts = [at for at, event in enumerate(events) if isinstance(event, specdec.Started)]
     ends = [*starts[1:], len(events)]
     assert [written_ids(events[start:end]) for start, end in zip(starts, ends, strict=True)] == recorded(exported)
-    assert 'load_pair(dtype="float32", draft_dtype="float32")' in code and "(2 runs: " in out.getvalue()
+    assert 'load_pair(dtype="float32", draft_dtype="float32")' in code and "2 runs, " in out.getvalue()
 
 
 def test_a_chat_with_block_verification_is_repeated_as_one() -> None:

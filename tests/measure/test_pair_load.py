@@ -34,7 +34,16 @@ from specdec.measure.cached_batch import GraphBatch, LeanBatch, TransformersBatc
 from specdec.measure.load import GRAPH, LEAN, TRANSFORMERS, PassTimes, load_gains, tokens_a_round
 from specdec.measure.prompts import PromptItem
 from specdec.measure.roofline import Rates, weight_bytes, work_of
-from specdec.report.load import COMPUTED, COMPUTED_ONCE, PASSES_SAID, LoadGain, computed_gains, gain_record, gain_table, gain_verdict
+from specdec.report.load import (
+    COMPUTED,
+    COMPUTED_ONCE,
+    PASSES_SAID,
+    LoadGain,
+    computed_gains,
+    gain_record,
+    gain_table,
+    gain_verdict,
+)
 
 KEPT = [0.8, 0.5, 0.5]
 

@@ -11,7 +11,7 @@ from judged import texts
 from transformers import Cache
 
 import specdec
-from specdec.closed_forms import expected_speedup
+from specdec.closed_forms import expected_speedup, expected_tokens
 from specdec.forward.engine import EagerEngine
 from specdec.forward.lean import LeanForward
 from specdec.forward.lean_check import lean_model
@@ -316,6 +316,19 @@ def test_a_short_text_is_not_taken_for_guesses_kept_unevenly() -> None:
     assert sentences.WHY_OFF["uneven"] not in why_paragraph(found)
     short = judge([RunMetrics(GENERATE, perfect, ALONE)], 16)
     assert short.predicted is None and short.needed_alpha is None
+
+
+def test_what_costs_time_does_not_explain_a_gain_above_the_theory() -> None:
+    perfect = lane(31, 4, 0.1, 0.05, 0.2, (27, 0, 0))
+    found = replace(judge([RunMetrics(GENERATE, perfect, ALONE)], 4), tokens=None, overhead=0.1)
+    found = replace(found, tokens=expected_tokens(found.alpha, 4), guesses=4.0, predicted=1.5)
+    below = why_paragraph(replace(found, speculation=1.3))
+    above = why_paragraph(replace(found, speculation=1.7))
+    outside, unknown = "10\u00a0% of the time is spent outside", sentences.WHY_OFF["unknown"]
+    assert outside in below and unknown not in below
+    assert outside not in above and unknown in above
+    alike = why_paragraph(replace(found, speculation=1.51))
+    assert outside not in alike and unknown not in alike
 
 
 def test_no_shorter_draft_is_promised_where_it_was_measured() -> None:

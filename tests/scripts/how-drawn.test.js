@@ -35,7 +35,7 @@ test("the steps play once in view, with the words and times of a round", async (
   await show(recorded());
   await pass(100);
   assert.equal(words(toggle), "Pause");
-  assert.match(words(".sd-howLede"), /\. A recording, not measured here, median of 3 runs\. /);
+  assert.match(words(".sd-howLede"), /\. A recording, not measured here, in one of 3 runs\. /);
   const later = (step) => all(".sd-howStep")[step].querySelectorAll(".later").length;
   assert.deepEqual([later(0) > 0, later(1), later(2)], [true, 0, 0], "no step is empty but the one that plays");
   assert.ok(kinds(2).includes("accepted"), "a later step shows its end");

@@ -77,6 +77,17 @@ test("the shown round has accepted guesses, a miss, and guesses after it", () =>
   assert.equal(telling.tellingRound(third, missing).index, 2);
 });
 
+test("a round that something slowed is not the one shown", () => {
+  const { race, lane } = raceOf([
+    [2, 3, 4, 30, 31],
+    [6, 7, 8, 30, 31],
+    [10, 11, 30, 31, 32],
+  ]);
+  assert.equal(telling.tellingRound(race, lane).index, 1);
+  for (const round of lane.rounds.slice(1)) round.elapsed_seconds += 0.1; // the first one took twice as long
+  assert.equal(telling.tellingRound(race, lane).index, 2);
+});
+
 test("a race without guesses gives no steps", () => {
   const { race, lane } = raceOf([]);
   assert.equal(telling.tellingRound(race, lane), undefined);

@@ -34,7 +34,7 @@ from specdec.ui.charts.labels import multiples, round_step, shown, unbroken
 
 MOST_ROWS = 24  # categories; a benchmark may have hundreds
 MOST_NAME = 24  # characters of a category's name where a pointer shows it
-TOP = LINE + 6  # pixels above the first row, for the name of the line of plain generate
+TOP = LINE + 6  # pixels above the first row of each part, for the name of the line of plain generate
 ROOM = 10  # pixels of a row above and below its name
 # Pixels of the title above the categories and of a line of their legend; from the top of a category to its first line
 # of marks, between two of these lines, and from the last one to the next row.
@@ -76,7 +76,8 @@ def benchmark_figure(trials: Sequence[Trial], servers: bool = False) -> go.Figur
     entry = ceil(LETTER * max((len(short_name(lane.lane_config)) for lane in lanes), default=0))
     start = keys + KEYS * ceil(len(lanes) / max(1, PHONE // (entry + SIGN))) if rows else tops[-1]
     high = FIRST + LEVEL * (len(lanes) - 1) + REST  # a row
-    ends = list(range(start, start + high * len(rows) + 1, high))
+    begin = start + TOP * bool(rows)
+    ends = list(range(begin, begin + high * len(rows) + 1, high))
     whole = ends[-1]
     figure = go.Figure()
     middles = [(one + other) / 2 for one, other in [*pairwise(tops), *pairwise(ends)]]
@@ -94,7 +95,8 @@ def benchmark_figure(trials: Sequence[Trial], servers: bool = False) -> go.Figur
     texts += ["<br>".join(f"<b>{line}</b>{NEAR}" for line in shown(row.category).split("<br>")) for row in rows]
     figure.update_yaxes(range=[whole, 0], tickvals=middles, ticktext=texts, showgrid=False)
     plain = sentences.plain(servers)
-    _add_beside_plain(figure, f"{plain.removeprefix('the ')}, 1x", most)
+    for top, _ in spans:
+        _add_beside_plain(figure, f"{plain.removeprefix('the ')}, 1x", top, most)
     left = ceil(LETTER * max((len(line) for text in texts for line in _words(text).split("<br>")), default=0))
     figure = from_above(figure, whole, legend=0, lines=3, right=30).update_layout(margin_l=left)
     figure.update_xaxes(showgrid=False)  # it has a grid of its own
@@ -185,10 +187,10 @@ def _add_rows(figure: go.Figure, rows: Sequence[Row], tops: Sequence[int], signs
         )  # fmt: skip
 
 
-def _add_beside_plain(figure: go.Figure, text: str, most: float) -> None:
-    """Add a text at the top of the line of plain generate, left of it if only there is room on a phone."""
+def _add_beside_plain(figure: go.Figure, text: str, top: float, most: float) -> None:
+    """Add a text at the ``top`` of the line of plain generate, left of it if only there is room on a phone."""
     wide, left = LETTER * len(text), PHONE / most
     place: dict[str, Any] = (
         {"xanchor": "left", "xshift": 8} if wide <= PHONE - left else {"xanchor": "right", "xshift": -8}
     )
-    figure.add_annotation(text=text, x=1, y=2, yanchor="top", showarrow=False, borderpad=0, bgcolor=PAGE, **place)
+    figure.add_annotation(text=text, x=1, y=top + 2, yanchor="top", showarrow=False, borderpad=0, bgcolor=PAGE, **place)

@@ -2,10 +2,11 @@
 // passes.
 import { isAlike } from "../lib/definitions.js";
 import { placesTogether } from "../lib/digits.js";
-import { TokenText } from "../race/lines.js";
+import { fromWord, TokenText } from "../race/lines.js";
 
 const CONTEXT = 40; // characters of the text before a round
 const RATIO = 1; // decimal places of a ratio
+const USUAL = 1.25; // times the median: a round that took longer was slowed, and does not show what the method does
 const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");
 
 export const keptOf = (round) => round.draft.filter((token) => token.status === "accepted").length;
@@ -20,8 +21,12 @@ export function fullRounds(lane) {
   return rounds.filter((round) => round.draft.length === usual);
 }
 
-// The round that shows most: kept guesses, a rejected one, and guesses after it. Undefined if nothing was guessed.
+// The round that shows most: kept guesses, a rejected one, and guesses after it, in a time as usual. Undefined if nothing
+// was guessed.
 export function tellingRound(race, lane) {
+  const full = fullRounds(lane);
+  const took = (round) => spent(lane, round.index - 1, round.index);
+  const usual = USUAL * medianOf(full.map(took));
   const worth = (round) => {
     const kept = keptOf(round);
     const missed = round.draft[kept];
@@ -31,12 +36,13 @@ export function tellingRound(race, lane) {
       (kept >= 2 ? 8 : 0) +
       (missed ? 8 : 0) +
       (missed && kept + 1 < round.draft.length ? 4 : 0) +
+      (took(round) <= usual ? 4 : 0) +
       (words.every((word) => /^ ?[\p{L}'.,!?]+$/u.test(word)) ? 2 : 0) +
       (missed && [missed.token_id, round.token_id].every((id) => /^ \p{L}{2,}$/u.test(textOf(race, id))) ? 1 : 0) +
       kept / 100
     );
   };
-  return fullRounds(lane).reduce((best, round) => (!best || worth(round) > worth(best) ? round : best), undefined);
+  return full.reduce((best, round) => (!best || worth(round) > worth(best) ? round : best), undefined);
 }
 
 export const textOf = (race, id) => new TextDecoder().decode(Uint8Array.from(race.bytes.get(id) ?? []));
@@ -57,8 +63,7 @@ export function wordsOf(race, lane, round) {
 // The end of a long text, from the beginning of a word on.
 export function endOf(text, length = CONTEXT) {
   if (text.length <= length) return text;
-  const end = text.slice(-length);
-  return `\u2026${end.slice(Math.max(0, end.search(/\s/)))}`;
+  return `\u2026${fromWord(text.slice(-length))}`;
 }
 
 // Seconds of the passes, from the race only; null if it does not have them.

@@ -213,7 +213,8 @@ function worthOf(times, count) {
   const longest = Math.max(...times.alone);
   const uneven = count > 1 && times.one !== null && longest > SLOW * times.one;
   const slowest = uneven ? `, ${milliseconds(longest)} of that for the slowest` : "";
-  const alone = `Without guesses, ${plain} took ${milliseconds(sum(times.alone))} for ${them}${slowest}.`;
+  const lost = times.round < sum(times.alone) ? "" : " So this round saved no time.";
+  const alone = `Without guesses, ${plain} took ${milliseconds(sum(times.alone))} for ${them}${slowest}.${lost}`;
   return ` The round wrote ${tokens} in ${milliseconds(times.round)}. ${alone}`;
 }
 

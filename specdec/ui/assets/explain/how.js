@@ -3,7 +3,7 @@ import { storyOf } from "./explain_steps.js";
 import { el, fold } from "../lib/dom.js";
 import { Game } from "./game.js";
 import { formula } from "../lib/formula.js";
-import { originOf, sourceOf } from "../lib/origins.js";
+import { originOf } from "../lib/origins.js";
 import { onRace } from "../race/current_race.js";
 import { Steps } from "./step_player.js";
 import { Tree } from "./tree.js";
@@ -72,8 +72,11 @@ export function mount(element) {
   });
 }
 
-const ledeOf = (race, { round, lane, server }) =>
-  `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab. ${originOf(race.begin)}, ${sourceOf(race).runs}. ${server ? "The words are from this round." : "All words and times are from this round, unless a time is called a median."}`;
+function ledeOf(race, { round, lane, server }) {
+  const { runs } = race.verdict;
+  const run = runs > 1 ? `in one of ${runs} runs` : "1 run";
+  return `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab. ${originOf(race.begin)}, ${run}. ${server ? "The words are from this round." : "All words and times are from this round, unless a time is called a median."}`;
+}
 
 function reason(name, words) {
   const mark = el("span", "sd-howOurs", "this race");

@@ -23,6 +23,6 @@ export function sourceOf({ begin, verdict, lanes }) {
   const { cpu, gpu } = started.machine;
   const machine = [gpu, cpu].find((name) => typeof name === "string") ?? NO_MACHINE;
   const count = verdict.runs > 1 ? `${verdict.runs} runs` : "1 run";
-  const runs = verdict.runs > 2 ? `median of ${count}` : count;
+  const runs = verdict.runs > 2 ? `median of ${count}` : verdict.runs === 2 ? `the slower of ${count}` : count;
   return { machine, runs, day: dayOf(begin.at) };
 }

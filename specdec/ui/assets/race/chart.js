@@ -1,7 +1,7 @@
 // Tokens against seconds: a step line for each lane, from its own start, with labels at the ends.
 import { el, narrow, nextFrame, onLook, reducedMotion, scaleOf, svg, wide } from "../lib/dom.js";
 import { labelOf, laneOf } from "../lib/lanes.js";
-import { Plot, rounded } from "./plot.js";
+import { LINE, Plot, rounded } from "./plot.js";
 
 const MAIN = ["generate", "speculative"];
 const SHAPES = {
@@ -296,17 +296,22 @@ export class Chart {
     if (keys.length !== 1 || !plain?.finished) return null;
     const end = this.#end(keys[0]);
     const note = this.#ended().find(({ lane }) => lane === keys[0]);
-    const words = (note?.lines ?? [labelOf(keys[0])]).join(" ");
-    const height = (20 / this.#space(narrow()).height) * this.#top; // of the label, in tokens
-    const free = plain.counts.findIndex((count) => count > end.y - 1.2 * height);
-    const right = this.plot.x(free < 0 ? this.#range : plain.seconds[free]);
-    return this.plot.x(end.x) + 10 + widthOf([words]) < right ? { words, end } : null;
+    const lines = note?.lines ?? [labelOf(keys[0])];
+    const height = (20 / this.#space(narrow()).height) * this.#top; // of a line of the label, in tokens
+    const fits = (label) => {
+      const free = plain.counts.findIndex((count) => count > end.y - (label.length + 0.2) * height);
+      const right = this.plot.x(free < 0 ? this.#range : plain.seconds[free]);
+      return this.plot.x(end.x) + 4 + widthOf(label) < right;
+    };
+    const label = [[lines.join(" ")], lines, lines.flatMap((line) => line.split(/(?<=,) /))].find(fits);
+    return label ? { label, end } : null;
   }
 
   #writeFurther() {
     const found = this.#further;
-    if (found)
-      this.plot.label([found.words], this.plot.x(found.end.x) + 9, this.plot.y(found.end.y) + 11, "start", "sd-label");
+    if (!found) return;
+    const below = 11 + (found.label.length - 1) * LINE; // its first line begins at the end of the lane's
+    this.plot.label(found.label, this.plot.x(found.end.x) + 9, this.plot.y(found.end.y) + below, "start", "sd-label");
   }
 
   // The bracket is above the ends of the lines. Its words are above its middle or, if a label of a line is there, above

@@ -89,6 +89,9 @@ function incompleteTail(bytes) {
   return [];
 }
 
+// The end of a cut text, from the beginning of its first whole word on.
+export const fromWord = (end) => end.slice(Math.max(0, end.search(/\s/)));
+
 // A single token: its leading space and line ends are drawn, and half a character is named.
 export function visible(piece) {
   if (piece === "") return "(part of a character)";

@@ -1,7 +1,7 @@
 // A plot in SVG: two axes that begin at 0, step lines, signs at points, texts. Lengths are pixels.
 import { svg } from "../lib/dom.js";
 
-const LINE = 18; // of a text, from one line to the next
+export const LINE = 18; // of a text, from one line to the next
 
 // The next of 1, 2, 5, 10, 20 ... that is not below a value.
 export const rounded = (value) => {

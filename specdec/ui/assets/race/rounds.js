@@ -2,7 +2,7 @@
 // chart. A round that is chosen elsewhere moves it there.
 import { chance, el, narrow, NONE, onWidth, sign } from "../lib/dom.js";
 import { decisionOf } from "./decision.js";
-import { TokenText, UNTOLD_WORDS, visible } from "./lines.js";
+import { fromWord, TokenText, UNTOLD_WORDS, visible } from "./lines.js";
 import { labelOf } from "../lib/lanes.js";
 import { kindsOf } from "./race.js";
 
@@ -249,7 +249,8 @@ export class RoundCard {
   #head() {
     const last = this.#lane.rounds.length - 1;
     const lane = this.#lane.key === "speculative" ? "" : ` \u00b7 ${labelOf(this.#lane.key)}`;
-    this.title.textContent = `${this.#lane.pieces ? "Piece" : "Round"} ${this.#index} of ${last}${lane}`;
+    const first = this.#index || this.#lane.pieces ? "" : " \u00b7 the prompt's own pass";
+    this.title.textContent = `${this.#lane.pieces ? "Piece" : "Round"} ${this.#index} of ${last}${lane}${first}`;
     this.slider.setAttribute("aria-valuetext", this.title.textContent);
     // Not disabled, because a disabled button loses the keyboard's place.
     this.back.setAttribute("aria-disabled", String(this.#index === 0));
@@ -270,9 +271,10 @@ export class RoundCard {
     const before = [...this.#lane.started.prompt_ids, ...earlier];
     this.text = new TokenText(this.#race.bytes, this.#lane.started.head);
     const pieces = before.map((id) => this.text.push(id));
+    const end = pieces.slice(-CONTEXT).join("");
     const standing = el("p", "sd-context", "", [
-      el("span", "sd-faint", pieces.length > CONTEXT ? "\u2026 " : ""),
-      el("span", "", pieces.slice(-CONTEXT).join("")),
+      el("span", "sd-faint", pieces.length > CONTEXT ? "\u2026" : ""),
+      el("span", "", pieces.length > CONTEXT ? fromWord(end) : end),
     ]);
     const guesses = this.text.peek((round.draft ?? []).map((token) => token.token_id));
     return [

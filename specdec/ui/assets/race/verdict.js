@@ -15,9 +15,10 @@ const [BRIEF, LONG] = [108, 150];
 const FIRST = "Texts and times below are those of run 1.";
 
 // What is measured now; `more` says how, or which run is shown.
-function measuring({ begin, onServers }, more) {
-  const runs = `${begin.runs} run${begin.runs === 1 ? "" : "s"}`;
-  return el("span", "", `Measuring ${runs} ${onServers ? "from" : "on"} this machine. ${more}`);
+function measuring({ begin, onServers, runs }, more) {
+  const planned = Math.max(begin.runs, runs.length); // a short race repeats itself
+  const count = `${planned} run${planned === 1 ? "" : "s"}`;
+  return el("span", "", `Measuring ${count} ${onServers ? "from" : "on"} this machine. ${more}`);
 }
 
 export function conclude(headline, sentence) {

@@ -24,7 +24,7 @@ export class Picture {
     this.canvas.setAttribute("aria-label", card.sentence);
     const words = [
       el("strong", card.look, card.factor),
-      el("span", "", card.sentence),
+      el("span", "", [card.sentence, card.doubt].filter(Boolean).join(" ")),
       el("span", "", card.origin.join(" \u00b7 ")),
     ];
     this.words.replaceChildren(...words);
