@@ -1,5 +1,5 @@
 // Explains the outcome of a race: in words, in figures, and as steps from plain `generate` to speculative.
-import { el, fold } from "../lib/dom.js";
+import { el, fold, wide } from "../lib/dom.js";
 
 export class Why {
   // `facts` makes the list of figures.
@@ -21,6 +21,7 @@ export class Why {
   open(why) {
     this.node.hidden = !why;
     if (!why) return;
+    if (wide()) this.node.open = true; // it has a column of its own
     this.node.firstChild.textContent = why.title;
     this.words.textContent = why.text;
     this.words.hidden = !why.text;
