@@ -37,8 +37,9 @@ PAYS = {
     "here and there": "{server} pays at {most} at once.",
     "unclear": "{server}: no clear difference at {levels} at once.",
     "too short": "{server}: too few tokens to compare at {levels} at once.",
-    "once": "{server}: only one run at {levels} at once, so its difference can be chance. Measure three runs or more.",
+    "few": "{server}: fewer than three runs at {levels} at once, so its difference can be chance. Measure more.",
 }
+FEWEST = 3  # runs; one, or two that agree, say little
 ENDED = "Ended early: {made} of {planned} measurements were made."
 VLLM = 'For vLLM: "num_speculative_tokens_per_batch_size": {entries}'
 COMPUTED = (
@@ -70,7 +71,7 @@ COMPUTED_PAYS = {
     "none": "\u03b3 {gamma} does not pay",
     "here and there": "\u03b3 {gamma} pays at {most} at once",
 }
-COMPUTED_ONCE = "Each pass was timed in one run only, so these gains can be chance. Measure three runs or more."
+COMPUTED_FEW = "Each pass was timed in fewer than three runs, so these gains can be chance. Measure more."
 AFTER = "With {context} tokens of context: {each}."
 COMPUTED_UNCLEAR = "No clear difference with {context} tokens: {each} at once."
 EXPERTS = (
@@ -254,14 +255,14 @@ def _up_to(rows: Sequence[LoadRow | LoadGain]) -> tuple[str, str]:
 def _pays(server: str, rows: Sequence[LoadRow]) -> list[str]:
     timed = [row for row in rows if row.gain is not None]
     unclear = [str(row.at_once) for row in timed if row.pays is None]
-    once = [str(row.at_once) for row in timed if row.pays is not None and len(row.gains) == 1]
+    few = [str(row.at_once) for row in timed if row.pays is not None and len(row.gains) < FEWEST]
     short = [str(row.at_once) for row in rows if row.gain is None]
     said = []
     if len(unclear) < len(timed):
         kind, most = _up_to(timed)
         kind = "none clearly" if kind == "none" and unclear else kind
         said.append(PAYS[kind].format(server=server, most=most))
-    more = {"unclear": unclear, "too short": short, "once": once}
+    more = {"unclear": unclear, "too short": short, "few": few}
     return said + [
         PAYS[kind].format(server=server, levels=sentences.listed(levels)) for kind, levels in more.items() if levels
     ]
@@ -372,8 +373,8 @@ def gain_verdict(gains: Sequence[LoadGain], kept: Sequence[float], experts: tupl
         said.append(AFTER.format(context=context, each="; ".join(each)))
         if unclear:
             said.append(COMPUTED_UNCLEAR.format(context=context, each="; ".join(unclear)))
-    if len(gains[0].gains) == 1:
-        said.append(COMPUTED_ONCE)
+    if len(gains[0].gains) < FEWEST:
+        said.append(COMPUTED_FEW)
     tokens = (f"\u03b3 {gamma}: {tokens_a_round(kept, gamma):.2f}" for gamma in gammas)
     said.append(TOKENS.format(each=", ".join(tokens)))
     if experts:

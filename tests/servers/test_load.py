@@ -67,11 +67,13 @@ def test_a_load_without_clear_difference_is_said() -> None:
     assert load_verdict(load_rows(nothing, BOTH), {}) == ["spec does not pay at any load that was measured."]
 
 
-def test_a_load_that_ran_once_is_said() -> None:
-    runs = [each for each in measured({"plain": {1: 50, 2: 90}, "spec": {1: 100, 2: 91}}) if not each.run]
-    said = load_verdict(load_rows(runs, BOTH), {"plain": 0, "spec": None})
-    assert said[0] == "spec pays up to 1 at once." and said[1] == "spec: no clear difference at 2 at once."
-    assert said[2].startswith("spec: only one run at 1 at once, so its difference can be chance.") and len(said) == 3
+@pytest.mark.parametrize("count", (1, 2, 3))
+def test_a_load_with_few_runs_is_said(count) -> None:
+    runs = [each for each in measured({"plain": {1: 50, 2: 90}, "spec": {1: 100, 2: 91}}) if each.run < count]
+    said, *more = load_verdict(load_rows(runs, BOTH), {"plain": 0, "spec": None})
+    assert said == "spec pays up to 1 at once." and more[0] == "spec: no clear difference at 2 at once."
+    few = "spec: fewer than three runs at 1 at once, so its difference can be chance. Measure more."
+    assert more[1:] == ([few] if count < 3 else [])
 
 
 def test_a_load_that_pays_behind_one_that_does_not_is_named_alone() -> None:

@@ -28,7 +28,7 @@ from specdec.ui.jobs.server_checks import LoadSoFar, TextsSoFar, load_steps, loa
 from specdec.ui.jobs.server_race import ServerRace, require_prompt
 from specdec.ui.tabs.measurement import CHART_EVERY, Buttons, Values
 
-AT_ONCE, RUNS, DRAWS = 8, 2, 200
+AT_ONCE, RUNS, DRAWS = 8, 3, 200
 MOST_AT_ONCE, MOST_AT_ONCE_PUBLIC = 64, 8
 LOAD = (
     "How fast is each server with 1, 2, 4 \u2026 calls at once, and up to how many does speculation pay? Each worker "
