@@ -102,7 +102,7 @@ test("the mean of the Race tab is told apart from the ratio of like passes", asy
     return lines;
   };
   await showRun(growing("9.87"));
-  assert.match(note(), /On the Race tab this is 9\.87, the mean over all rounds, shorter ones too\./);
+  assert.match(note(), /On the Race tab this is 9\.87, the mean over all rounds, shorter and slower ones too\./);
   const [, ratio] = words(".sd-howStep:nth-child(2) .sd-howWords").match(/took ([\d.]+) times as long/);
   await showRun(growing(`${ratio}0`));
   assert.doesNotMatch(note(), /Race tab/);

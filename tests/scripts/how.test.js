@@ -86,6 +86,9 @@ test("a round that something slowed is not the one shown", () => {
   assert.equal(telling.tellingRound(race, lane).index, 1);
   for (const round of lane.rounds.slice(1)) round.elapsed_seconds += 0.1; // the first one took twice as long
   assert.equal(telling.tellingRound(race, lane).index, 2);
+  const alone = race.lanes.get("speculative:0").rounds;
+  for (const round of alone.slice(6)) round.elapsed_seconds += 9; // of the second one's tokens, one by one
+  assert.equal(telling.tellingRound(race, lane).index, 3);
 });
 
 test("a race without guesses gives no steps", () => {

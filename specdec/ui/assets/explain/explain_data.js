@@ -27,6 +27,9 @@ export function tellingRound(race, lane) {
   const full = fullRounds(lane);
   const took = (round) => spent(lane, round.index - 1, round.index);
   const usual = USUAL * medianOf(full.map(took));
+  const plain = plainOf(race.lanes);
+  const alone = USUAL * (plain ? medianOf(steps(plain)) : 0);
+  const slowed = (round) => round.committed_ids.length * alone < sum(aloneOf(plain, lane, round) ?? []);
   const worth = (round) => {
     const kept = keptOf(round);
     const missed = round.draft[kept];
@@ -36,7 +39,7 @@ export function tellingRound(race, lane) {
       (kept >= 2 ? 8 : 0) +
       (missed ? 8 : 0) +
       (missed && kept + 1 < round.draft.length ? 4 : 0) +
-      (took(round) <= usual ? 4 : 0) +
+      (took(round) <= usual && !slowed(round) ? 4 : 0) +
       (words.every((word) => /^ ?[\p{L}'.,!?]+$/u.test(word)) ? 2 : 0) +
       (missed && [missed.token_id, round.token_id].every((id) => /^ \p{L}{2,}$/u.test(textOf(race, id))) ? 1 : 0) +
       kept / 100
@@ -68,10 +71,8 @@ export function endOf(text, length = CONTEXT) {
 
 // Seconds of the passes, from the race only; null if it does not have them.
 export function timesOf(lanes, lane, round) {
-  const loop = lanes.get("speculative:0");
-  const plain = loop?.rounds.length > 1 ? loop : lanes.get("generate");
+  const plain = plainOf(lanes);
   const same = fullRounds(lane).filter((other) => other.draft.length === round.draft.length);
-  const start = startOf(lane, round);
   return {
     draft: round.draft_seconds ?? null,
     check: medianOf(same.map((other) => other.verify_seconds)),
@@ -80,14 +81,27 @@ export function timesOf(lanes, lane, round) {
       ? (medianOf(plain.rounds.slice(1).map((other) => other.verify_seconds)) ?? medianOf(steps(plain)))
       : null,
     ones: plain ? plain.rounds.length - 1 : 0,
-    oneIsLoop: plain === loop,
+    oneIsLoop: plain === lanes.get("speculative:0"),
     onServer: lane.server !== null,
     // When a server's tokens arrive is not when its round ended.
     round: lane.server ? null : spent(lane, round.index - 1, round.index),
     verify: round.verify_seconds ?? null,
     // The same tokens written one per pass, each with its own pass.
-    alone: plain ? eachOf(round.committed_ids.map((_, at) => spent(plain, start + at - 1, start + at))) : null,
+    alone: aloneOf(plain, lane, round),
   };
+}
+
+// The lane that writes one token per pass; undefined if there is none.
+function plainOf(lanes) {
+  const loop = lanes.get("speculative:0");
+  return loop?.rounds.length > 1 ? loop : lanes.get("generate");
+}
+
+// The seconds of each token of a round in the lane that writes one per pass; null if they are not known.
+function aloneOf(plain, lane, round) {
+  if (!plain) return null;
+  const start = startOf(lane, round);
+  return eachOf(round.committed_ids.map((_, at) => spent(plain, start + at - 1, start + at)));
 }
 
 function spent(lane, from, to) {

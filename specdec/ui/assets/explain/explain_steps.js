@@ -108,7 +108,7 @@ function checking(story) {
   const { growth } = story;
   const other =
     both && !doubt && growth && !isShrunk(growth) && !sameRatio(growth, times.check / times.one)
-      ? ` On the Race tab this is ${growth}, the mean over all rounds, shorter ones too.`
+      ? ` On the Race tab this is ${growth}, the mean over all rounds, shorter and slower ones too.`
       : "";
   return {
     title: "One target pass checks all guesses",

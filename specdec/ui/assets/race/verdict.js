@@ -16,8 +16,8 @@ const FIRST = "Texts and times below are those of run 1.";
 
 // What is measured now; `more` says how, or which run is shown.
 function measuring({ begin, onServers, runs }, more) {
-  const planned = Math.max(begin.runs, runs.length); // a short race repeats itself
-  const count = `${planned} run${planned === 1 ? "" : "s"}`;
+  // A race of one run repeats itself if it is short, so how many there will be is not known.
+  const count = begin.runs > 1 ? `${begin.runs} runs` : `run ${runs.length || 1}`;
   return el("span", "", `Measuring ${count} ${onServers ? "from" : "on"} this machine. ${more}`);
 }
 

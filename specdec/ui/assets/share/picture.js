@@ -25,6 +25,7 @@ export class Picture {
     const words = [
       el("strong", card.look, card.factor),
       el("span", "", [card.sentence, card.doubt].filter(Boolean).join(" ")),
+      el("span", "", card.method),
       el("span", "", card.origin.join(" \u00b7 ")),
     ];
     this.words.replaceChildren(...words);
