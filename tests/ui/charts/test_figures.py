@@ -154,7 +154,7 @@ def test_each_category_of_a_benchmark_has_a_named_row_with_a_mark_for_each_lane(
 
 
 def test_the_line_of_plain_generate_goes_through_all_rows_of_a_benchmark() -> None:
-    """It has its name at the top, and goes through no word of the legend."""
+    """It has its name at the top of each part, and goes through no word of the legend."""
     figure = benchmark_figure(in_categories({"a": {LOOP: 2.0, SPECULATIVE: 6.0}, "b": {LOOP: 3.0, SPECULATIVE: 7.0}}))
     lines = [(shape.y0, shape.y1) for shape in figure.layout.shapes if shape.x0 == shape.x1 == 1]
     grid = [(shape.y0, shape.y1) for shape in figure.layout.shapes if shape.x0 == shape.x1 == 2]
@@ -163,8 +163,10 @@ def test_the_line_of_plain_generate_goes_through_all_rows_of_a_benchmark() -> No
     assert all(any(start < row < end for start, end in lines) for row in rows) and len(rows) == 4
     legend = (1 - figure.layout.legend.y) * whole
     assert not any(start < legend < end for start, end in lines)
-    (name,) = (note for note in figure.layout.annotations if words(note) == "plain generate, 1x")
-    assert name.y < rows[0] and name.x == 1 and name.xanchor == "left" and name.xshift > 0
+    names = [note for note in figure.layout.annotations if words(note) == "plain generate, 1x"]
+    assert all(name.x == 1 and name.xanchor == "left" and name.xshift > 0 for name in names)
+    for name, (start, end) in zip(names, lines, strict=True):
+        assert start < name.y < min(row for row in rows if start < row < end)
 
 
 def test_a_benchmark_of_very_many_categories_is_drawn_with_the_first_of_them() -> None:
