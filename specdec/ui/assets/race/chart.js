@@ -303,7 +303,8 @@ export class Chart {
       const right = this.plot.x(free < 0 ? this.#range : plain.seconds[free]);
       return this.plot.x(end.x) + 4 + widthOf(label) < right;
     };
-    const label = [[lines.join(" ")], lines, lines.flatMap((line) => line.split(/(?<=,) /))].find(fits);
+    const parts = lines.flatMap((line) => line.split(/(?<=,) /)); // "Our loop,", "no draft", "0.36 s"
+    const label = [[lines.join(" ")], lines, parts, parts.slice(1)].find((one) => one.length && fits(one));
     return label ? { label, end } : null;
   }
 

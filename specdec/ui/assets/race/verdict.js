@@ -197,7 +197,7 @@ class Progress {
   show(lane, asked) {
     const share = !lane ? 0 : lane.open ? lane.tokens / asked : 1;
     this.bar.style.width = `${100 * share}%`;
-    this.words.textContent = !lane ? "waiting" : lane.open ? "" : secondsOf(lane.duration);
+    this.words.textContent = !lane ? "waiting" : lane.open ? "" : `\u2713 ${secondsOf(lane.duration)}`;
   }
 }
 

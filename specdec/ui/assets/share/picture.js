@@ -25,8 +25,7 @@ export class Picture {
     const words = [
       el("strong", card.look, card.factor),
       el("span", "", [card.sentence, card.doubt].filter(Boolean).join(" ")),
-      el("span", "", card.method),
-      el("span", "", card.origin.join(" \u00b7 ")),
+      el("span", "", [...(card.doubt ? [] : [card.method]), card.origin.join(" \u00b7 ")].join(" ")),
     ];
     this.words.replaceChildren(...words);
     drawCard(this.canvas, card, getComputedStyle(document.body).fontFamily);
