@@ -30,7 +30,7 @@ export const COLOURS = {
 };
 const { ink: INK, muted: MUTED, blue: BLUE, rule: RULE } = COLOURS;
 const CELLS = { accepted: "bar-draft", correction: "correction-mark" }; // of a token; a bonus token is an outline
-const METHOD = "A small model guesses, a large one checks all guesses at once.";
+export const METHOD = "A small model guesses, a large one checks all guesses at once.";
 const LANES = { generate: "Plain generate", "speculative:0": "Our loop, no draft", speculative: "Speculative" };
 const SERVERS = { generate: "Plain server", speculative: "Speculative server" };
 
@@ -59,7 +59,6 @@ export function cardOf(race, address) {
     figures: verdict.figures.slice(0, 4).map((figure) => [figure.value, figureName(figure)]),
     unsure: verdict.about ? shares.length : 0, // of the figures, the first
     lanes: shown.map((lane) => barOf(lane, places, short)),
-    method: METHOD,
     prompt: inOneLine((begin.settings.prompt ?? "").slice(0, PROMPT)),
     pair: [begin.pair, verdict.caption].filter(Boolean).join(" \u00b7 "),
     origin: [...(here ? [] : [originOf({ ...begin, name: "" })]), where, runs, day],

@@ -1,6 +1,6 @@
 // The Picture part of the Share menu: the card of the shown race, to save or copy.
 import { pageAddress } from "../lib/address.js";
-import { cardOf, drawCard } from "./card.js";
+import { cardOf, drawCard, METHOD } from "./card.js";
 import { button, el, save } from "../lib/dom.js";
 
 export class Picture {
@@ -25,7 +25,7 @@ export class Picture {
     const words = [
       el("strong", card.look, card.factor),
       el("span", "", [card.sentence, card.doubt].filter(Boolean).join(" ")),
-      el("span", "", [...(card.doubt ? [] : [card.method]), card.origin.join(" \u00b7 ")].join(" ")),
+      el("span", "", [...(card.doubt ? [] : [METHOD]), card.origin.join(" \u00b7 ")].join(" ")),
     ];
     this.words.replaceChildren(...words);
     drawCard(this.canvas, card, getComputedStyle(document.body).fontFamily);
