@@ -139,7 +139,7 @@ def test_links_pasted_over_the_open_page_are_followed(page, browser, address):
 
 
 @pytest.mark.full
-def test_a_link_pasted_into_a_race_waits(page, tmp_path, unhurried):
+def test_a_link_pasted_into_a_race_waits(page, tmp_path, passes_go_on):
     """The page says why the run is not opened; a button opens it once the race has ended. A file is refused in words.
 
     The race continues to its own verdict.
@@ -148,12 +148,15 @@ def test_a_link_pasted_into_a_race_waits(page, tmp_path, unhurried):
     target, path = link(page, "this run"), save(page, tmp_path / "run.jsonl")
     page.keyboard.press("Escape")
     ask(page, LONG, tokens=120)
+    passes_go_on.clear()
     page.click("#sd-run")
-    page.wait_for_function("window.specdec.running && document.querySelectorAll('.generate .sd-round').length > 2")
+    assert passes_go_on.reached.wait(60), "the race runs, and waits"
+    page.wait_for_function("window.specdec.running")
     paste(page, target)
     page.wait_for_selector(".sd-linkError:has-text('because a race was running')")
     page.set_input_files("#sd-open", path)
     page.wait_for_selector("#sd-said .sd-error:has-text('a race is running')")
+    passes_go_on.set()
     page.wait_for_function("window.specdec.verdicts === 2 && !window.specdec.running")
     assert "Measured on this machine · 1 run" in text(page, ".sd-verdictOrigin")
     assert not page.locator("#sd-said .sd-error").is_visible(), "no race is running any more"
