@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
 
 from specdec.events import MAX_GAMMA
 from specdec.report.definitions import DEFINITIONS, label_of
@@ -21,14 +22,14 @@ _TEMPLATES = """
 {%- if factor %}
 <div class="sd-factor{{ " about" if about }}" aria-hidden="true">{% if about %}<small>about</small>{% endif %}
 {{- factor }}</div>{% endif -%}
-<div class="sd-verdictWords"><p class="sd-headline{{ " alone" if not factor }}">{{ sentence }}</p>
-{%- if found_in %}<p class="sd-origin"><span>{{ found_in.asked }}</span>
-<strong>{{ found_in.sentence }}</strong> <span>{{ found_in.place }}</span></p>{% endif -%}
-{%- if notes | length == 1 %}<p class="sd-verdictNotes">{{ notes[0] }}</p>
-{%- elif notes %}<details class="sd-verdictNotes"><summary><span class="sd-verdictNote">{{ notes[0] }}</span>
+<div class="sd-verdictWords"><p class="sd-headline{{ " alone" if not factor }}">{{ sentence | together }}</p>
+{%- if found_in %}<p class="sd-origin"><span>{{ found_in.asked | together }}</span>
+<strong>{{ found_in.sentence }}</strong> <span>{{ found_in.place | together }}</span></p>{% endif -%}
+{%- if notes | length == 1 %}<p class="sd-verdictNotes">{{ notes[0] | together }}</p>
+{%- elif notes %}<details class="sd-verdictNotes"><summary><span class="sd-verdictNote">{{ notes[0] | together }}</span>
 <b>{{ notes[1:] | length }} more {{ "note" if notes | length == 2 else "notes" }}</b></summary>
 <div class="sd-verdictNoteWords">
-{%- for note in notes[1:] %}<p>{{ note }}</p>{% endfor -%}
+{%- for note in notes[1:] %}<p>{{ note | together }}</p>{% endfor -%}
 </div></details>{% endif -%}
 </div>
 {%- if shares %}<dl class="sd-figures sd-shares">
@@ -57,8 +58,8 @@ _TEMPLATES = """
 {% macro error(message, cause) %}
 <p class="sd-error" role="alert"{% if cause %} data-of="{{ cause }}"{% endif %}>{{ message }}</p>
 {% endmacro %}
-{% macro note(text) %}<p class="sd-note">{{ text }}</p>{% endmacro %}
-{% macro paragraph(text) %}<p class="sd-paragraph">{{ text }}</p>{% endmacro %}
+{% macro note(text) %}<p class="sd-note">{{ text | together }}</p>{% endmacro %}
+{% macro paragraph(text) %}<p class="sd-paragraph">{{ text | together }}</p>{% endmacro %}
 {% macro titled(title, text) %}<h3 class="sd-title">{{ title }}</h3>{{ paragraph(text) }}{% endmacro %}
 
 {% macro table(table) %}{% set minor = table.minor %}
@@ -176,7 +177,21 @@ guesses at once. Same result, fewer waits.</p></header>
 Space</a>.{% endif %}</p>
 {% endmacro %}
 """
-_HTML: Any = Environment(autoescape=True, undefined=StrictUndefined).from_string(_TEMPLATES).module
+_PIECE = re.compile(r"(?:\u03b3 )?\S*\d\u2013\d\S*|\d+ [A-Z][a-z]+ \d{4}")
+
+
+def _together(text: str) -> Markup:
+    """Return a sentence with its ranges and dates in one piece each, so that no line ends inside them."""
+    parts, start = [], 0
+    for piece in _PIECE.finditer(text):
+        parts += [escape(text[start : piece.start()]), Markup('<span class="sd-together">{}</span>').format(piece[0])]
+        start = piece.end()
+    return Markup("").join([*parts, escape(text[start:])])
+
+
+_ENVIRONMENT = Environment(autoescape=True, undefined=StrictUndefined)
+_ENVIRONMENT.filters["together"] = _together
+_HTML: Any = _ENVIRONMENT.from_string(_TEMPLATES).module
 
 
 class LaneBar(NamedTuple):

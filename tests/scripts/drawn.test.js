@@ -36,6 +36,7 @@ test("a recording is shown with its origin, its verdict and four figures", () =>
   assert.equal(state.verdicts, 1);
   assert.equal(state.origin, "recording");
   assert.match(words(".sd-verdictOrigin"), /^A recording, not measured here \u00b7 .+ \u00b7 \d+ \w+ \d{4}, /);
+  assert.match(words(".sd-verdictOrigin .sd-together"), /^\d+ \w+ \d{4}$/, "no line ends inside the date");
   assert.equal(words(".sd-headline"), verdict.sentence.replace(/: [\d.]+x from our loop.*/, "."), "without the shares");
   assert.match(
     words(".sd-caption"),

@@ -53,6 +53,15 @@ def test_empty_fragments_are_empty() -> None:
     assert "<details" not in html.verdict_html("a", None, ["one note"]), "there is nothing to open"
 
 
+def test_no_line_ends_inside_a_range_or_a_date() -> None:
+    """The words stay the same, and what looks like markup in them stays text."""
+    words = "The fastest of \u03b3 1\u201316 (8.5\u201310.3x), 28 November 2026, <b>1\u20132</b>"
+    made = html.note(words)
+    pieces = re.findall(r'<span class="sd-together">(.*?)</span>', made)
+    assert pieces == ["\u03b3 1\u201316", "(8.5\u201310.3x),", "28 November 2026", "&lt;b&gt;1\u20132&lt;/b&gt;"]
+    assert unescape(re.sub(r"<[^>]+>", "", made)) == words
+
+
 def test_the_shares_of_a_figure_stand_below_it_with_their_names() -> None:
     made = html.verdict_html("a", "3.0x", shares=[make_figure("2.00x", "engine"), make_figure("1.50x", "measured")])
     assert 'class="sd-verdict split"' in made and "split" not in html.verdict_html("a", "3.0x")

@@ -45,7 +45,8 @@ export function tellingRound(race, lane) {
       kept / 100
     );
   };
-  return full.reduce((best, round) => (!best || worth(round) > worth(best) ? round : best), undefined);
+  const worths = full.map(worth);
+  return full[worths.indexOf(Math.max(...worths))];
 }
 
 export const textOf = (race, id) => new TextDecoder().decode(Uint8Array.from(race.bytes.get(id) ?? []));

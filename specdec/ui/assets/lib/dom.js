@@ -7,6 +7,11 @@ export function el(tag, className = "", text = "", children = []) {
   return node;
 }
 
+// A sentence with its ranges and dates in one piece each: no line ends inside 8.5–10.3x or 28 November 2026.
+const PIECE = /((?:\u03b3 )?\S*\d\u2013\d\S*|\d+ [A-Z][a-z]+ \d{4})/;
+export const together = (text) =>
+  text.split(PIECE).map((part, at) => (at % 2 ? el("span", "sd-together", part) : part));
+
 export function button(className, text, onClick, label = "") {
   const node = el("button", className, text);
   node.type = "button";

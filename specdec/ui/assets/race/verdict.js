@@ -1,6 +1,6 @@
 // The verdict: the speed-up, its sentence, its origin, and up to four figures.
 import { besideShares } from "../lib/definitions.js";
-import { button, el, fold } from "../lib/dom.js";
+import { button, el, fold, together } from "../lib/dom.js";
 import { sharesOf, term } from "../lib/figures.js";
 import { labelOf, laneOrder } from "../lib/lanes.js";
 import { beginningOf, firstSentence, inOneLine } from "../lib/sentences.js";
@@ -22,13 +22,14 @@ function measuring({ begin, onServers, runs }, more) {
 }
 
 export function conclude(headline, sentence) {
-  headline.textContent = sentence;
+  headline.replaceChildren(...together(sentence));
   headline.classList.toggle("brief", sentence.length <= BRIEF);
   headline.classList.toggle("long", sentence.length > LONG);
 }
 
 // The first note, in one line; where there is little room, in two.
-export const noteLine = (words) => el("span", `sd-verdictNote${words.length > LONG_NOTE ? " long" : ""}`, words);
+export const noteLine = (words) =>
+  el("span", `sd-verdictNote${words.length > LONG_NOTE ? " long" : ""}`, "", together(words));
 
 export class VerdictPanel {
   #lanes = new Map(); // lane key -> its progress, while a race runs
@@ -119,7 +120,7 @@ export class VerdictPanel {
     const summary = noteLine(first);
     const count = el("b", "", `${more.length} more ${more.length === 1 ? "note" : "notes"}`);
     this.notes.firstChild.replaceChildren(summary, ...(more.length ? [count] : []));
-    this.notes.lastChild.replaceChildren(...cut, ...more.map((note) => el("p", "", note)));
+    this.notes.lastChild.replaceChildren(...cut, ...more.map((note) => el("p", "", "", together(note))));
   }
 
   // Whether the form has other settings than the shown race.
@@ -169,7 +170,7 @@ export class VerdictPanel {
     const time = new Date(begin.at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
     const facts = here ? [runs, begin.origin === "startup" && time] : [machine, runs, `${day}, ${time}`];
     const [words, repeat] = here ? ["Repeat \u00d75", true] : ["Run it here", false];
-    const origin = el("strong", "", [originOf(begin), ...facts.filter(Boolean)].join(" \u00b7 "));
+    const origin = el("strong", "", "", together([originOf(begin), ...facts.filter(Boolean)].join(" \u00b7 ")));
     origin.title = origin.textContent; // a low window may cut its end
     // The loaded pair cannot repeat what servers did; the tab that asks them can.
     if (race.onServers) return [origin];

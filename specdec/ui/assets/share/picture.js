@@ -1,7 +1,7 @@
 // The Picture part of the Share menu: the card of the shown race, to save or copy.
 import { pageAddress } from "../lib/address.js";
 import { cardOf, drawCard, METHOD } from "./card.js";
-import { button, el, save } from "../lib/dom.js";
+import { button, el, save, together } from "../lib/dom.js";
 
 export class Picture {
   constructor() {
@@ -24,8 +24,8 @@ export class Picture {
     this.canvas.setAttribute("aria-label", card.sentence);
     const words = [
       el("strong", card.look, card.factor),
-      el("span", "", [card.sentence, card.doubt].filter(Boolean).join(" ")),
-      el("span", "", [...(card.doubt ? [] : [METHOD]), card.origin.join(" \u00b7 ")].join(" ")),
+      el("span", "", "", together([card.sentence, card.doubt].filter(Boolean).join(" "))),
+      el("span", "", "", together([...(card.doubt ? [] : [METHOD]), card.origin.join(" \u00b7 ")].join(" "))),
     ];
     this.words.replaceChildren(...words);
     drawCard(this.canvas, card, getComputedStyle(document.body).fontFamily);

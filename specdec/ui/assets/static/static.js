@@ -3,7 +3,7 @@ import { mount as mountHow } from "../explain/how.js";
 import { fromBase64, inAddress, linkWith, tabInAddress } from "../lib/address.js";
 import { defineFigures, figureName } from "../lib/definitions.js";
 import { placesTogether, ratiosOf } from "../lib/digits.js";
-import { dayOf, el } from "../lib/dom.js";
+import { dayOf, el, together } from "../lib/dom.js";
 import { SHARES } from "../lib/figures.js";
 import { inflate } from "../lib/inflate.js";
 import { defineLanes, labelOf } from "../lib/lanes.js";
@@ -127,7 +127,7 @@ function cardOf(card) {
       ? barsOf({ generate: 1, "speculative:0": engine, speculative: gain }, speeds, factor, about)
       : el("span", "", card.sentence),
     el("span", "sd-cardEnd", "", [
-      el("span", "sd-cardFrom", [card.machine, dayOf(card.at), runs].join(" \u00b7 ")),
+      el("span", "sd-cardFrom", "", together([card.machine, dayOf(card.at), runs].join(" \u00b7 "))),
       el("span", "sd-cardOpen", "Watch it \u203a"),
     ]),
   ]);
