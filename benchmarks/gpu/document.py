@@ -94,7 +94,7 @@ def sentence(known: CampaignResults) -> str:
     right = sum(row["same"] or row["tie"] for row in ran)
     return (
         f"The graph engine has run on {facts['machine']['gpu']}, with torch {facts['versions']['torch']}: "
-        f"{right} of {len(ran)} greedy texts are those of generate."
+        f"{right} of {len(ran)} of its greedy texts are those of generate."
     )
 
 
@@ -120,11 +120,12 @@ def readme(known: CampaignResults) -> str:
         return ""
     shown = (0, 1, 2, 3, 4, 6, 7)
     rows = [[cells(found)[at] for at in shown] for found in shapes]
-    runs = numbers.runs(shapes[0]["settings"]["runs"])
+    asked = shapes[0]["settings"]
     text = (
-        f"{about(known)} Random weights (synthetic): times are real, texts mean nothing. Factors are over plain "
-        f"`generate`, medians of {runs}. A pass of `generate` mostly waits for the host. Our loop waits less, and "
-        "its captured passes hardly wait at all: what it gains without a draft is no gain of speculation.\n\n"
+        f"{about(known)} Random weights (synthetic): times are real, texts mean nothing, and how often a guess agrees "
+        f"is set ({asked['agreement']:g}, at γ {asked['gamma']}) and not measured. Factors are over plain `generate`, "
+        f"medians of {numbers.runs(asked['runs'])}. A pass of `generate` mostly waits for the host. Our loop waits less, "
+        "and its captured passes hardly wait at all: what it gains without a draft is no gain of speculation.\n\n"
     )
     return text + without_empty([COLUMNS[at] for at in shown], rows)
 

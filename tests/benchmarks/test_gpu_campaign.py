@@ -167,7 +167,7 @@ def test_results_of_a_gpu_replace_the_sentence_everywhere(tmp_path: Path) -> Non
     out.mkdir()
     as_on_a_gpu(out)
     assert command("--write", out, "--root", root) == 0
-    sentence = "Imagined GPU, with torch 2.11.0: 1 of 2 greedy texts"
+    sentence = "Imagined GPU, with torch 2.11.0: 1 of 2 of its greedy texts"
     written = {name: " ".join((root / name).read_text().split()) for name in ("README.md", "docs/guide.md")}
     written["graphs_tried.py"] = runpy.run_path(str(root / "specdec/cli/graphs_tried.py"))["GRAPHS_TRIED"]
     for name, text in written.items():

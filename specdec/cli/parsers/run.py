@@ -38,7 +38,9 @@ def run_arguments(parser: Parser) -> None:
     add_grammar_arguments(parser)
     parser.add_argument("--chat", action="store_true", help="send the prompt as a message, by the chat template")
     parser.add_argument(
-        "--runs", type=int, help="run the race so often; default: until its verdict is clear, five times at most"
+        "--runs",
+        type=int,
+        help="run the race so often; default: until its verdict is clear, at most five times and 10 seconds in all",
     )
     parser.add_argument(
         "--acceptance",

@@ -28,8 +28,8 @@ def servers_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--runs",
         type=int,
-        help="how often each server runs; default: until the verdict is clear, five times at most; over prompts "
-        f"{RUNS} times",
+        help="how often each server runs; default: until the verdict is clear, at most five times and 10 seconds in "
+        f"all; over prompts {RUNS} times",
     )
     add_export_argument(parser, "the race, or the measurement over prompts,", SERVER_FILES)
 
