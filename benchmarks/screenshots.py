@@ -1,7 +1,7 @@
 """Takes screenshots of every state of the page, light and dark, wide and phone.
 
-``python -m benchmarks.screenshots FOLDER``; ``python -m benchmarks.screenshots docs --readme`` takes the README's three,
-and the page on a phone.
+``python -m benchmarks.screenshots FOLDER``; ``python -m benchmarks.screenshots docs --readme`` takes the three of
+the README, and the page on a phone.
 """
 
 from __future__ import annotations

@@ -124,8 +124,8 @@ def readme(known: CampaignResults) -> str:
     text = (
         f"{about(known)} Random weights (synthetic): times are real, texts mean nothing, and how often a guess agrees "
         f"is set ({asked['agreement']:g}, at γ {asked['gamma']}) and not measured. Factors are over plain `generate`, "
-        f"medians of {numbers.runs(asked['runs'])}. A pass of `generate` mostly waits for the host. Our loop waits less, "
-        "and its captured passes hardly wait at all: what it gains without a draft is no gain of speculation.\n\n"
+        f"medians of {numbers.runs(asked['runs'])}. A pass of `generate` mostly waits for the host. Our loop waits "
+        "less, and its captured passes hardly wait at all: what it gains without a draft is no gain of speculation.\n\n"
     )
     return text + without_empty([COLUMNS[at] for at in shown], rows)
 

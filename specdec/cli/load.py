@@ -41,7 +41,7 @@ from specdec.report.load import (
 )
 from specdec.report.recording import plain_json
 from specdec.servers.address import connected, named_addresses
-from specdec.servers.load import LoadRun, levels_to, under_load
+from specdec.servers.load import LoadRun, levels_to, under_load, warmed_up
 from specdec.servers.race import lanes_of
 
 
@@ -70,7 +70,7 @@ def _servers(console: Output, arguments: Namespace) -> bool:
     asked = [asked_of(arguments, params, text) for text in texts]
     with connected(named, arguments.model) as servers:
         names = list(lanes_of(servers))
-        guesses = {server.name: server.ask(asked[0]).most_guesses for server in servers} | {names[0]: 0}
+        guesses = warmed_up(servers, asked[0])
         found: list[LoadRun] = []
 
         def tell(run: LoadRun) -> None:

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 
 from specdec.cli.output import Output, console_of, prompt_of, require_one_source
 from specdec.cli.parsers.shared import params_of
-from specdec.cli.servers import asked_of, split
+from specdec.cli.servers import asked_of, gathered, split
 from specdec.cli.terminal import OPTIONS, refused
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.events import SamplingParams
@@ -18,7 +18,7 @@ from specdec.measure.prompts import read_prompts
 from specdec.report.court import NEAR_TIE, court_counts, court_headline, finding_sentence, sampled_sentences
 from specdec.report.recording import plain_json
 from specdec.servers.address import connected
-from specdec.servers.court import DRAWN_TOKENS, Ids, draws, greedy_court
+from specdec.servers.court import DRAWN_TOKENS, Ids, TextFinding, draws, greedy_court
 from specdec.servers.lane import Server
 from specdec.servers.race import lanes_of
 
@@ -66,17 +66,21 @@ def _greedy(
     """Compare greedy texts, print what was found, and return whether a fault was."""
     plain, other = servers
     asked = [(name, asked_of(arguments, params, text)) for name, text in prompts]
-    findings = []
-    for found in greedy_court(plain, other, asked):
-        findings.append(found)
+    findings: list[TextFinding] = []
+
+    def tell(found: TextFinding) -> None:
         if not arguments.json:
             console.print(finding_sentence(found, plain.name, other.name), style="dim")
+
+    ended = gathered(greedy_court(plain, other, asked), findings, tell)
     if arguments.json:
         sys.stdout.write(plain_json([asdict(found) for found in findings], indent=1) + "\n")
     else:
         console.print(court_headline(findings, plain.name, other.name), style="bold")
         said = [court_counts(findings), *([NEAR_TIE] if any(found.margin is not None for found in findings) else [])]
         console.print(" ".join(said))
+    if ended:
+        raise ended
     return any(found.verdict == "fault" for found in findings)
 
 

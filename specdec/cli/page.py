@@ -45,15 +45,18 @@ def main(args: Namespace) -> None:
     leave_a_core()
     try:
         auth = _auth(args.auth)
-        if args.server:
-            require_names(args.server)
+        servers = [replace(server, model=args.model) for server in args.server]
+        if servers:
+            require_names(servers)
+        elif args.model is not None:
+            raise SpecdecError("--model is of servers, and none is named; --target and --draft name a pair.")
         slot = Slot(plan_of(args))
     except SpecdecError as error:
         raise refused(error) from error
     if public and not space and auth is None:
         print(OPEN_TO_ALL, file=sys.stderr)
     journal, proxies = JobLog(args.log_prompts), args.behind_proxy or (None if tunnel else 0)
-    options: dict[str, Any] = {"proxies": proxies, "servers": args.server}
+    options: dict[str, Any] = {"proxies": proxies, "servers": servers}
     if os.environ.get("SPACES_ZERO_GPU"):
         from specdec.ui.jobs.zerogpu import zero_run
 

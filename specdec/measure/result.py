@@ -183,6 +183,12 @@ def started_of(events: Sequence[Event]) -> Started:
     return next(event for event in events if isinstance(event, Started))
 
 
+def in_letters(*lanes: Sequence[Event]) -> bool:
+    """Whether texts are compared by their letters, because a server told no token ids."""
+    told = [started_of(lane).pair.get("server") for lane in lanes]
+    return any(server is not None and not server["ids"] for server in told)
+
+
 def first_difference(plain: Sequence[Event], speculative: Sequence[Event]) -> int | None:
     """The first place where two texts differ, counted in new tokens from 0; None if they are equal."""
     ours, theirs = written_ids(speculative), written_ids(plain)

@@ -17,7 +17,7 @@ HEADLINES = {
     "same": "Same text: {other} writes what {plain} writes on {prompts}.",
     "near tie": "No fault found: {other} writes what {plain} writes, except at near ties.",
     "batch": "No fault found: {other} differs only where {plain} itself changes its text beside other calls.",
-    "unknown": "Undecided: the texts differ, and {plain} does not tell how clear its choice was.",
+    "unknown": "Undecided: the texts differ, and what {plain} tells does not say whose choice was right.",
     "fault": "Fault: {other} wrote tokens that {plain} clearly would not choose.",
 }
 COUNTED = {
@@ -30,6 +30,7 @@ WHAT = {
     "unknown": "how clear {plain}'s choice was is not known",
     "fault": "{plain}'s choice was clear",
 }
+LEFT = "{plain} left the token that it tells as its own clear choice, and {other} wrote that"
 DIFFERS = "{prompt}: at {unit} {at}, {plain} wrote {mine} and {other} wrote {theirs}"
 NEAR_TIE = (
     f"Margin: the difference of the two best log-probabilities. Up to {NEAR:g}, where bfloat16 may round two passes "
@@ -72,7 +73,8 @@ def finding_sentence(found: TextFinding, plain: str, other: str) -> str:
         mine=texts[0], theirs=texts[1],
     )  # fmt: skip
     margin = "" if found.margin is None else f" (margin {numbers.number(found.margin, 3)})"
-    return f"{said}{margin}: {WHAT[found.verdict].format(plain=plain)}."
+    what = LEFT if found.verdict == "unknown" and found.rank == 1 else WHAT[found.verdict]
+    return f"{said}{margin}: {what.format(plain=plain, other=other)}."
 
 
 def sampled_sentences(

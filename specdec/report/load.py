@@ -41,6 +41,7 @@ PAYS = {
 }
 FEWEST = 3  # runs; one, or two that agree, say little
 ENDED = "Ended early: {made} of {planned} measurements were made."
+UNTOLD = "{server} tells neither token ids nor how many tokens it wrote, so a piece of its text counts as one token."
 VLLM = 'For vLLM: "num_speculative_tokens_per_batch_size": {entries}'
 COMPUTED = (
     "These gains are computed from measured passes and this pair's acceptance. They were not measured as a whole. All "
@@ -228,12 +229,13 @@ def _at(values: Sequence[float], share: float) -> float:
 def load_verdict(rows: Sequence[LoadRow], guesses: Mapping[str, int | None]) -> list[str]:
     """Up to how many calls at once each server pays, and which one to take at each load.
 
-    ``guesses``: how many guesses a step of each server makes, 0 for the plain one; None if it does not tell.
+    ``guesses``: how many guesses a step of each server makes, 0 for the plain one; None or nothing if not known.
     """
     said = []
     plain = rows[0].server if rows else ""
     for server in dict.fromkeys(row.server for row in rows if row.server != plain):
         said += _pays(server, [row for row in rows if row.server == server])
+    said += [UNTOLD.format(server=name) for name in dict.fromkeys(row.server for row in rows if not row.shown.told)]
     if schedule := _schedule(rows, guesses):
         entries = ", ".join(f"[{low}, {high}, {k}]" for low, high, k in schedule)
         said += [VLLM.format(entries=f"[{entries}]"), VLLM_NOTE]

@@ -16,7 +16,16 @@ from specdec.measure.costs import Costs, row_costs
 from specdec.measure.gain import RunMetrics, median_run
 from specdec.measure.lengths import GammaPrediction, GammaPredictions, at_all_lengths
 from specdec.measure.metrics import Metrics
-from specdec.measure.result import LaneEvents, common_prefix, flat, in_runs, require_tokenizer, started_of, written_ids
+from specdec.measure.result import (
+    LaneEvents,
+    common_prefix,
+    flat,
+    in_letters,
+    in_runs,
+    require_tokenizer,
+    started_of,
+    written_ids,
+)
 from specdec.report import numbers, provenance, sentences
 from specdec.report.definitions import make_figure
 from specdec.report.doctor import diagnose
@@ -139,7 +148,12 @@ def race_verdict(
         same=_same(plain, speculative, text_of or str),
         figures=headline_figures(found, sides[shown], plain, speculative),
         rates=lane_rates(measured[shown]),
-        lanes=lane_rows([runs[at] for at in counted], [measured[at] for at in counted], counted.index(shown)),
+        lanes=lane_rows(
+            [runs[at] for at in counted],
+            [measured[at] for at in counted],
+            counted.index(shown),
+            lambda one, other: _same(one, other, text_of or str),
+        ),
         places=places_table(drafting, len(compared)),
         passes=passes_table(drafting, len(compared)),
         checks=checks_table(row_costs(*(run[key] for run in runs for key in (SPECULATIVE, LOOP.key) if key in run))),
@@ -249,7 +263,7 @@ def _text_note(
         if not started.claims_lossless:
             return Note("texts", sentences.TEXTS_LOSSY)
         return Note("texts", sentences.TEXTS_SAMPLED if started.acceptance in LOSSLESS else sentences.TEXTS_CLAIMED)
-    if _in_letters(plain, speculative):
+    if in_letters(plain, speculative):
         return _letters_note(*(_text(lane, text_of) for lane in (plain, speculative)))
     ours, theirs = written_ids(speculative), written_ids(plain)
     same = common_prefix(ours, theirs)
@@ -266,18 +280,16 @@ def _text_note(
 
 
 def _engines(plain: Sequence[Event], speculative: Sequence[Event]) -> list[Note]:
-    """A note where two servers run different engines, or different versions of one."""
-    told = [started_of(lane).pair.get("server") for lane in (plain, speculative)]
-    names = [" ".join(filter(None, [each["engine"], each["version"]])) for each in told if each]
-    if len(set(names)) < 2:
-        return []
-    return [Note("engines", sentences.TWO_ENGINES.format(plain=names[0], speculative=names[1]))]
-
-
-def _in_letters(*lanes: Sequence[Event]) -> bool:
-    """Whether texts are compared by their letters, because a server told no token ids."""
-    told = [started_of(lane).pair.get("server") for lane in lanes]
-    return any(server is not None and not server["ids"] for server in told)
+    """A note where two servers name different models, and where they run different engines or versions of one."""
+    told = [each for lane in (plain, speculative) if (each := started_of(lane).pair.get("server"))]
+    models = [each["model"] for each in told]
+    names = [" ".join(filter(None, [each["engine"], each["version"]])) for each in told]
+    pairs = ((sentences.TWO_MODELS, models), (sentences.TWO_ENGINES, names))
+    return [
+        Note("engines", sentence.format(plain=each[0], speculative=each[1]))
+        for sentence, each in pairs
+        if len(set(each)) > 1
+    ]
 
 
 def _text(lane: Sequence[Event], text_of: Callable[[int], str]) -> str:
@@ -286,7 +298,7 @@ def _text(lane: Sequence[Event], text_of: Callable[[int], str]) -> str:
 
 def _same(plain: Sequence[Event], speculative: Sequence[Event], text_of: Callable[[int], str]) -> bool:
     """Whether both lanes wrote the same."""
-    if _in_letters(plain, speculative):
+    if in_letters(plain, speculative):
         return _text(plain, text_of) == _text(speculative, text_of)
     return written_ids(plain) == written_ids(speculative)
 

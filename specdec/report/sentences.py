@@ -194,6 +194,10 @@ NO_PASSES_ON_SERVERS = "A server tells no times of its passes: a block ends when
 TWO_ENGINES = (
     "The servers run different engines ({plain} and {speculative}), so not all of the difference is speculation's."
 )
+TWO_MODELS = (
+    "The servers name different models ({plain} and {speculative}). If these are two models, the figures compare them "
+    "and say nothing about speculation."
+)
 AT_THE_CLIENT_TOO = "Measured at the client. Servers that share a machine ran in turns, never at the same time."
 AT_THE_CLIENT = "Seconds are measured at the client, from the first token to the last."
 # Of servers that tell no token ids.

@@ -11,7 +11,7 @@ from specdec.measure import metrics
 from specdec.measure.costs import RowCost
 from specdec.measure.gain import RunMetrics
 from specdec.measure.metrics import Metrics
-from specdec.measure.result import LaneEvents, common_prefix, first_difference, started_of, written_ids
+from specdec.measure.result import LaneEvents, common_prefix, in_letters, started_of, written_ids
 from specdec.report import numbers, provenance, sentences
 from specdec.report.definitions import make_figure
 from specdec.report.figure_table import FigureTable
@@ -40,6 +40,8 @@ def headline_figures(
         kept = sentences.kept_and_needed(found)[0] if found.alpha == alpha else numbers.percent(alpha)
         figures.append(make_figure(kept, "acceptance"))
     ours, theirs, started = written_ids(speculative), written_ids(plain), started_of(speculative)
+    if started.params.greedy and in_letters(plain, speculative):
+        return figures  # the note below compares the letters
     if started.params.greedy:
         same = f"{common_prefix(ours, theirs)} of {max(len(ours), len(theirs))}"
         figures.append(make_figure(same, "same"))
@@ -62,10 +64,16 @@ def lane_rates(shown: Mapping[str, Metrics | None]) -> dict[str, str]:
     return {key: f"{numbers.rate(rate)}\u00a0tokens/s" for key, rate in known.items() if rate}
 
 
-def lane_rows(runs: Sequence[LaneEvents], measured: Sequence[Mapping[str, Metrics | None]], shown: int) -> Table:
+def lane_rows(
+    runs: Sequence[LaneEvents],
+    measured: Sequence[Mapping[str, Metrics | None]],
+    shown: int,
+    same: Callable[[Sequence[Event], Sequence[Event]], bool],
+) -> Table:
     """A row for each lane: the figures of the shown run, with lowest and highest of all.
 
-    ``measured`` holds each run's figures, and ``shown`` is the place of the shown run.
+    ``measured`` holds each run's figures, and ``shown`` is the place of the shown run. ``same`` says whether two lanes
+    wrote one text.
     """
     rows = []
     for row in LANES:
@@ -87,7 +95,7 @@ def lane_rows(runs: Sequence[LaneEvents], measured: Sequence[Mapping[str, Metric
         ) -> str:
             return numbers.spread(_known(figure(*each) for each in both), show, figure(*own))
 
-        same = all(first_difference(runs[at][BASELINE.key], runs[at][key]) is None for at in both)
+        alike = all(same(runs[at][BASELINE.key], runs[at][key]) for at in both)
         rows.append(
             [
                 row.label,
@@ -96,7 +104,7 @@ def lane_rows(runs: Sequence[LaneEvents], measured: Sequence[Mapping[str, Metric
                 cell(lambda _, lane: lane.prefill_seconds, "{:.3f}\u00a0s".format),
                 cell(lambda _, lane: lane.alpha, numbers.percent),
                 cell(lambda _, lane: lane.mean_acceptance_length, numbers.number),
-                ("yes" if same else "no") if started_of(runs[min(both)][key]).params.greedy else "\u2013",
+                ("yes" if alike else "no") if started_of(runs[min(both)][key]).params.greedy else "\u2013",
             ]
         )
     columns = ["Lane", "tokens/s", "speed-up", "first token", "acceptance", "tokens per pass", "same text as plain"]

@@ -27,6 +27,7 @@ class Address:
     name: str
     url: str = field(repr=False)
     key: str | None = field(default=None, repr=False)
+    model: str | None = field(default=None, repr=False)  # to ask for; None: its only one
 
 
 def named_address(text: str) -> Address | None:
@@ -94,7 +95,7 @@ def connected(
     with ExitStack() as open_clients:
         servers = []
         for each in addresses:
-            server = connect(each.name, each.url, each.key, model, stopped)
+            server = connect(each.name, each.url, each.key, each.model or model, stopped)
             open_clients.enter_context(server.client)
             servers.append(server)
         yield servers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One whole answer.
+    """One whole answer. A text may be empty; then there are no pieces.
 
     - ``prompt_ids``: None if the server did not tell them.
     - ``steps``: the engine's steps with guesses, in order; None if it did not tell them.
@@ -88,10 +88,31 @@ class Answer:
         return tuple(i for ids in found for i in ids or ()) if all(ids is not None for ids in found) else None
 
     @property
+    def sizes(self) -> list[int]:
+        """How many tokens each piece counts for.
+
+        Where the server says that it wrote more tokens than it sent pieces, but not which piece has how many, a piece
+        counts for several in proportion to its length. The sum is the server's own.
+        """
+        told = [piece.tokens for piece in self.pieces]
+        if all(told):
+            return [count for count in told if count]
+        surplus = (self.tokens or len(told)) - len(told)
+        letters = sum(len(piece.text) for piece in self.pieces)
+        found, given, seen = [], 0, 0
+        for piece in self.pieces:
+            seen += len(piece.text)
+            more = max(0, round(surplus * seen / letters) - given) if letters and surplus > 0 else 0
+            given += more
+            found.append(1 + more)
+        return found
+
+    @property
     def held_back(self) -> bool:
         """Whether it all came at one moment, long after the request, so that no seconds of single tokens are known."""
-        first = self.pieces[0].seconds
-        tokens = self.tokens or sum(piece.tokens or 1 for piece in self.pieces)
+        if not self.pieces:
+            return False
+        first, tokens = self.pieces[0].seconds, sum(self.sizes)
         span = self.pieces[-1].seconds - first
         return first > HELD_SECONDS and tokens > HELD_TOKENS and span * FASTEST < tokens
 
@@ -106,7 +127,9 @@ class Answer:
 
 
 def require_stream(answer: Answer, name: str) -> None:
-    """Raise ``ServerFailed`` for an answer that was held back, because its speed is not that of the server."""
+    """Raise ``ServerFailed`` for an answer whose speed cannot be told: one without text, and one that was held back."""
+    if not answer.pieces:
+        raise ServerFailed(f"The server {name} wrote no text.")
     if answer.held_back:
         raise ServerFailed(
             f"The server {name} sent its whole text at one moment, {answer.pieces[0].seconds:.2f} s after the request, "
@@ -115,11 +138,26 @@ def require_stream(answer: Answer, name: str) -> None:
         )
 
 
+def require_one_prompt(answers: Mapping[str, Answer]) -> None:
+    """Raise ``ServerFailed`` where two servers, by name, read one prompt as other tokens."""
+    told = [(name, answer.prompt_ids) for name, answer in answers.items() if answer.prompt_ids]
+    for name, ids in told[1:]:
+        first, its = told[0]
+        if ids != its:
+            raise ServerFailed(
+                f"The servers {first} and {name} read the prompt as other tokens ({len(its or ())} and "
+                f"{len(ids or ())} of them), so they cannot be compared. Start both with one model, its "
+                "tokenizer and its template for chats."
+            )
+
+
 MOST_IDS = 1_000_000
 
 
 def whole(value: Any, what: str, name: str, most: int = MOST_IDS) -> int:
     """``value`` as a count. Raises ``ServerFailed`` unless it is a whole number from 0 to ``most``."""
+    if isinstance(value, float) and value.is_integer():  # some languages have one kind of number
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise ServerFailed(f"The server {name} sent a value for {what} that is no count from 0 to {most:,}.")
     return value

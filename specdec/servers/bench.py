@@ -7,14 +7,15 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from specdec.errors import InvalidInput, SpecdecError
+from specdec.events import Event
 from specdec.facts import PairFacts
 from specdec.lanes.table import BASELINE, ENGINE, LaneConfig
 from specdec.measure.metrics import in_microseconds
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import message_of
-from specdec.measure.result import collect
+from specdec.measure.result import collect, in_letters
 from specdec.measure.results.format import About
-from specdec.servers.answer import Asked
+from specdec.servers.answer import Asked, require_one_prompt
 from specdec.servers.lane import MACHINE, Server, server_lane
 from specdec.servers.race import SPECULATIVE, lanes_of
 from specdec.servers.tokens import ServerTokens
@@ -24,16 +25,11 @@ UNTOLD = LaneConfig(SPECULATIVE, ENGINE)  # of the only server with speculation,
 
 @dataclass(frozen=True)
 class ServersPlan:
-    """The plan of a measurement on servers, the config of each server by its name, and what is measured.
-
-    ``in_ids``: whether all servers tell token ids. Otherwise texts are kept and compared as letters: servers may cut
-    one text into different pieces.
-    """
+    """The plan of a measurement on servers, the config of each server by its name, and what is measured."""
 
     plan: Plan
     configs: dict[str, LaneConfig]
     about: About
-    in_ids: bool
 
 
 def servers_plan(servers: Sequence[Server], asked: Plan, seconds: float) -> ServersPlan:
@@ -44,15 +40,16 @@ def servers_plan(servers: Sequence[Server], asked: Plan, seconds: float) -> Serv
     lanes_of(servers)
     first = Asked(message_of(asked.prompts[0].prompt, asked.chosen.chat), asked.params, seconds)
     answers = {server.name: server.ask(first) for server in servers}
+    require_one_prompt(answers)
     guesses = {name: int(name) for name in answers if name.isdecimal()}
     guesses |= {name: answer.most_guesses for name, answer in answers.items() if answer.most_guesses}
     configs = configs_of(servers, guesses)
-    last, in_ids = servers[-1], all(answer.ids is not None for answer in answers.values())
+    last = servers[-1]
     facts = last.facts(answers[last.name])
-    facts["server"]["ids"] = in_ids
+    facts["server"]["ids"] = all(answer.ids is not None for answer in answers.values())
     if len(servers) > 2:  # each has its own number of guesses, by its row
         facts["server"]["guesses"] = None
-    return ServersPlan(replace(asked, configs=tuple(configs.values())), configs, about_servers(facts), in_ids)
+    return ServersPlan(replace(asked, configs=tuple(configs.values())), configs, about_servers(facts))
 
 
 def about_servers(facts: PairFacts) -> About:
@@ -89,25 +86,36 @@ def configs_of(servers: Sequence[Server], guesses: Mapping[str, int]) -> dict[st
 
 
 def server_trials(servers: Sequence[Server], asked: ServersPlan, seconds: float) -> Generator[Trial, None, None]:
-    """The calls of a plan on servers, each when it ends. ``seconds``: the deadline of a call."""
+    """The calls of a plan on servers, those of one prompt when all of them have ended.
+
+    Where one of a prompt's answers tells no token ids, its texts are kept and compared as letters: servers may cut one
+    text into different pieces. ``seconds``: the deadline of a call.
+    """
     plan = asked.plan
     named = {config: server for server in servers if (config := asked.configs[server.name])}
     first_seed = plan.params.seed or 0  # a plan always has one
     tokens = ServerTokens()
+    lanes: list[tuple[LaneConfig, list[Event]]] = []  # of one prompt
     for run, item, config in plan.steps():
         params = replace(plan.params, seed=(first_seed + run) % 2**63)
         call = Asked(message_of(item.prompt, plan.chosen.chat), params, seconds)
         try:
-            result = collect(server_lane(named[config], call, tokens, config.lane))
+            lanes.append((config, list(server_lane(named[config], call, tokens, config.lane))))
         except SpecdecError as error:
             raise type(error)(f"Prompt {item.name!r}: {error}") from error
-        assert result.metrics is not None  # an answer without text has failed before
-        ids = result.token_ids
-        if not asked.in_ids:
-            ids = [ord(letter) for letter in b"".join(map(tokens, ids)).decode(errors="replace")]
-        yield Trial(
-            run=run, prompt=item.name, category=item.category, lane=config.lane,
-            gamma=None if config == BASELINE else str(config.gamma) if config == UNTOLD else int(str(config.gamma)),
-            token_ids=tuple(ids), finish_reason=result.finish_reason, greedy=params.greedy,
-            metrics=in_microseconds(result.metrics),
-        )  # fmt: skip
+        if len(lanes) < len(plan.configs):
+            continue
+        letters = in_letters(*(events for _, events in lanes))
+        for config, events in lanes:
+            result = collect(events)
+            assert result.metrics is not None  # an answer without text has failed before
+            ids = result.token_ids
+            if letters:
+                ids = [ord(letter) for letter in b"".join(map(tokens, ids)).decode(errors="replace")]
+            yield Trial(
+                run=run, prompt=item.name, category=item.category, lane=config.lane,
+                gamma=None if config == BASELINE else str(config.gamma) if config == UNTOLD else int(str(config.gamma)),
+                token_ids=tuple(ids), finish_reason=result.finish_reason, greedy=params.greedy,
+                metrics=in_microseconds(result.metrics),
+            )  # fmt: skip
+        lanes.clear()

@@ -77,7 +77,8 @@ def base_of(url: str) -> str:
     except UnicodeError:
         raise InvalidInput(f"{quoted(url)} has a name of a server that is none.") from None
     path = quote(parts.path.rstrip("/").removesuffix("/v1"), safe="/%:@!$&'()*+,;=~")
-    return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{path}"
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    return f"{parts.scheme}://{host}{'' if port in (None, usual) else f':{port}'}{path}"
 
 
 class Client:
@@ -98,6 +99,7 @@ class Client:
         self._headers: dict[bytes | str, bytes | str] = {
             "Accept": "*/*", "Accept-Encoding": "identity", "Content-Type": "application/json",
         }  # fmt: skip
+        self._key = key
         if key:
             if not key.isascii() or not key.isprintable():
                 raise InvalidInput(f"The key of the server {name} has characters that no key has; set it again.")
@@ -149,11 +151,8 @@ class Client:
             kind = _header(response, b"content-type")
             if not kind.startswith("text/event-stream"):
                 raise self._failed(f"sent {quoted(kind or 'no content type')} where a stream of events was asked for.")
-            for came, line in self._lines(response, began + seconds):
+            for came, data in self._events(self._lines(response, began + seconds)):
                 at = came - began
-                if not line.startswith(b"data:"):
-                    continue  # a comment, a name of an event, or an empty line
-                data = line.removeprefix(b"data:").strip()
                 if data == b"[DONE]":
                     return
                 try:
@@ -163,20 +162,39 @@ class Client:
                 if not isinstance(record, dict):
                     raise self._failed("sent an event that is no JSON object.")
                 error = record if record.get("object") == "error" else record.get("error")
-                if error is not None:
-                    raise self._failed(f"ended the stream with an error: {_message(error)}")
+                if error:
+                    raise self._failed(f"ended the stream with an error: {self._message(error)}")
                 yield Streamed(at, record)
+
+    def _events(self, lines: Iterator[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
+        """The data of each event, with the clock when its end came.
+
+        An event may have several lines of data, which an empty line ends. A line that is JSON by itself is an event of
+        its own: some servers leave the empty lines out.
+        """
+        parts: list[bytes] = []
+        for came, line in lines:
+            if line.startswith(b"data:"):
+                parts.append(line.removeprefix(b"data:").strip())
+                if sum(map(len, parts)) > LONGEST_LINE:
+                    raise self._failed(f"sent an event of more than {LONGEST_LINE // 10**6} MB.")
+            elif line:
+                continue  # a comment, or a name of an event
+            whole = b"\n".join(parts).strip()
+            if whole and (not line or whole == b"[DONE]" or _is_json(whole)):
+                yield came, whole
+                parts.clear()
+        if any(parts):
+            yield time.perf_counter(), b"\n".join(parts)
 
     def _lines(self, response: httpcore2.Response, deadline: float) -> Iterator[tuple[float, bytes]]:
         """The lines of a stream, each with the clock when its end came: lines that came together have one time.
 
         Raises ``ServerFailed`` at the deadline, and where a bound is passed.
         """
-        waiting, total = bytearray(), 0
+        waiting, total, begun = bytearray(), 0, False
         for piece in response.iter_stream():
             total, now = total + len(piece), time.perf_counter()
-            if total == len(piece):
-                piece = piece.removeprefix(BOM)
             if now > deadline:  # also where the bytes were there already
                 raise self._failed("did not end its stream before the deadline.")
             if total > MOST_STREAMED:
@@ -188,7 +206,9 @@ class Client:
                 *lines, waiting = (waiting + piece).split(b"\n")
             if max(map(len, [*lines, waiting])) > LONGEST_LINE:
                 raise self._failed(f"sent an event of more than {LONGEST_LINE // 10**6} MB.")
-            yield from ((now, bytes(line).rstrip(b"\r")) for line in lines)
+            for line in lines:
+                yield now, bytes(line).removeprefix(b"" if begun else BOM).rstrip(b"\r")
+                begun = True
         if waiting:
             yield time.perf_counter(), bytes(waiting)
 
@@ -243,12 +263,17 @@ class Client:
             record = _parsed(bytes(text))
         except ValueError:
             record = None
-        said = _message(record.get("error", record)) if isinstance(record, dict) else ""
+        said = self._message(record.get("error", record)) if isinstance(record, dict) else ""
         told = f"refused the request with status {response.status}{f': {said}' if said else '.'}"
         advice = ADVICE.get(response.status, "").format(variable=key_variable(self.name))
         if (wait := _header(response, b"retry-after")).isdecimal() and len(wait) < 6:
             advice = f"It asks to wait {wait} s."
         return f"{told.rstrip('. ')}. {advice}" if advice else told
+
+    def _message(self, error: Any) -> str:
+        """A server's own words about an error, in one bounded line without its key."""
+        said = str(error.get("message", error.get("detail", error)) if isinstance(error, dict) else error)
+        return one_line(said.replace(self._key, "\u2026") if self._key else said, QUOTED)
 
     def _failed(self, what: str) -> ServerFailed:
         return ServerFailed(f"The server {self.name} {what}")
@@ -267,6 +292,14 @@ def _parsed(text: bytes) -> Any:
         return json.loads(text.decode(errors="replace"), parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        _parsed(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _refuse(name: str) -> Any:
@@ -288,9 +321,3 @@ def one_line(text: str, most: int) -> str:
     """What a server calls something, as one bounded line without control characters."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text[: 2 * most]).split())
     return line if len(line) <= most and len(text) <= 2 * most else f"{line[:most]} \u2026"
-
-
-def _message(error: Any) -> str:
-    """A server's own words about an error, in one bounded line."""
-    said = error.get("message", error.get("detail", error)) if isinstance(error, dict) else error
-    return one_line(str(said), QUOTED)

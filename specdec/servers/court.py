@@ -15,7 +15,7 @@ from typing import Literal
 
 from specdec.errors import InvalidInput
 from specdec.measure.result import common_prefix
-from specdec.servers.answer import Answer, Asked
+from specdec.servers.answer import Answer, Asked, require_one_prompt
 from specdec.servers.lane import Server
 
 # Two texts may part where the plain server's two best tokens are closer than this, in natural logarithms of
@@ -36,7 +36,7 @@ class TextFinding:
 
     - ``verdict``: "same"; "near tie" where the plain server's two best tokens are close and the other server chose the
       second; "batch" where the plain server itself writes another text beside other calls; "fault" where its choice
-      was clear; "unknown" where it does not tell how clear its choice was.
+      was clear; "unknown" where it does not tell how clear its choice was, or left its own clear choice.
     - ``at``: how many tokens, or letters without token ids, both wrote before they differ; None if they do not.
     - ``plain``, ``other``: the texts of the first token that differs, or of the rest; "" at the end of a text.
     - ``margin``: the difference of the plain server's two best log-probabilities there; None if not known.
@@ -72,7 +72,10 @@ def greedy_court(plain: Server, other: Server, prompts: Sequence[tuple[str, Aske
 
 def _compare(name: str, plain: Server, other: Server, asked: Asked, every: Sequence[Asked]) -> TextFinding:
     mine, theirs = plain.ask(asked), other.ask(asked)
+    require_one_prompt({plain.name: mine, other.name: theirs})
     ids = mine.ids is not None and theirs.ids is not None
+    # Two models may use the same ids for other texts; a space in front may be left out.
+    ids = ids and not (mine.ids == theirs.ids and mine.text.strip() != theirs.text.strip())
     at = _differ(mine, theirs, ids)
     if at is None:
         return TextFinding(name, "same", ids=ids)
@@ -80,11 +83,12 @@ def _compare(name: str, plain: Server, other: Server, asked: Asked, every: Seque
     # In the middle of a text that obeys a grammar, the plain server cannot be asked what else the grammar allows.
     if ids and mine.prompt_ids is not None and asked.params.grammar is None:
         found = _weighed(found, plain, mine, theirs, at)
-    if found.margin is not None and (found.margin > NEAR or found.rank not in (None, 1, 2)):
+    left = found.rank == 1 and (found.margin or 0) > NEAR  # the plain server left its own clear choice
+    if found.margin is not None and not left and (found.margin > NEAR or found.rank not in (None, 1, 2)):
         return replace(found, verdict="fault")
     if _batch_changes(plain, asked, mine, at, ids, every):
         return replace(found, verdict="batch")
-    return found if found.margin is None else replace(found, verdict="near tie")
+    return found if left or found.margin is None else replace(found, verdict="near tie")
 
 
 def _differ(mine: Answer, theirs: Answer, ids: bool) -> int | None:
@@ -140,7 +144,9 @@ def draws(servers: Sequence[Server], asked: Asked, count: int, seed: int) -> Ite
     seeds = random.Random(seed)
 
     def run() -> Iterator[tuple[str, Ids]]:
-        in_ids = all(server.ask(asked).ids is not None for server in servers)  # warms them up too
+        first = {server.name: server.ask(asked) for server in servers}  # warms them up too
+        require_one_prompt(first)
+        in_ids = all(answer.ids is not None for answer in first.values())
         for _ in range(count):
             for server in servers:
                 # With equal seeds two samples would not be independent.

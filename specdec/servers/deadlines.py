@@ -5,12 +5,13 @@ answer, never meets it. Here every timeout that ``httpcore2`` passes on is the t
 which a call ends, and each wait is as long as is left until then.
 
 Somebody may stop a call while the server is silent. A wait for bytes is therefore a row of short ones, and the stop is
-looked at before each of them. Making a connection and sending a request are not cut: they take ``CONNECT`` at most, and
-as long as the server takes to read.
+looked at before each of them, and before each part of a request. Making a connection is not cut: it takes ``CONNECT``
+at most, over all addresses of a name together.
 """
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable
@@ -19,6 +20,7 @@ from typing import Any
 import httpcore2
 
 CONNECT = 10.0  # seconds until a connection stands
+SENT = 65_536  # bytes of a request that are sent between two looks at the deadline
 LOOK = 0.2  # seconds between two looks at the stop
 
 
@@ -41,8 +43,20 @@ class Network(httpcore2.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.NetworkStream:
-        wait = min(CONNECT, _left(timeout, httpcore2.ConnectTimeout))
-        return _Stream(self._network.connect_tcp(host, port, wait, local_address, socket_options), self._stopped)
+        _left(timeout, httpcore2.ConnectTimeout)
+        end = min(timeout or 0.0, time.perf_counter() + CONNECT)
+        failed: Exception = httpcore2.ConnectError("no address")
+        addresses = _addresses(host, port)
+        for tried, address in enumerate(addresses):
+            if self._stopped():
+                raise Stopped
+            wait = _left(end, httpcore2.ConnectTimeout) / (len(addresses) - tried)
+            try:
+                stream = self._network.connect_tcp(address, port, wait, local_address, socket_options)
+                return _Stream(stream, self._stopped)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failed = error
+        raise failed
 
 
 class _Stream(httpcore2.NetworkStream):
@@ -59,7 +73,10 @@ class _Stream(httpcore2.NetworkStream):
         raise Stopped
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, _left(timeout, httpcore2.WriteTimeout))
+        for start in range(0, len(buffer), SENT):  # a slow reader begins a new wait with each part
+            if self._stopped():
+                raise Stopped
+            self._stream.write(buffer[start : start + SENT], _left(timeout, httpcore2.WriteTimeout))
 
     def close(self) -> None:
         self._stream.close()
@@ -72,6 +89,15 @@ class _Stream(httpcore2.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    """The addresses of a name, each once. Raises ``httpcore2.ConnectError`` for a name without any."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpcore2.ConnectError(str(error)) from error
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def _left(end: float | None, late: type[httpcore2.TimeoutException]) -> float:

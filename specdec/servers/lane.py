@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, ServerFailed
 from specdec.events import MAX_GAMMA, DraftToken, Event, Finished, Round, Started
 from specdec.facts import MachineFacts, PairFacts, ServerFacts
 from specdec.lanes.table import ENGINE
@@ -15,9 +15,11 @@ from specdec.servers.answer import Answer, Asked, Counts, require_stream
 from specdec.servers.client import Client, never
 from specdec.servers.engines import engine_of
 from specdec.servers.openai import OpenAI
-from specdec.servers.probe import difference, metrics_of, probe
+from specdec.servers.probe import difference, metrics_of, probe, shown_name
 from specdec.servers.rounds import Span, spans_of
 from specdec.servers.tokens import ServerTokens
+
+COUNTING = 5.0  # seconds for a look at a server's counters
 
 # Nothing is known of the machine behind an address.
 MACHINE: MachineFacts = {"cpu": "machine of a server", "cores": None, "threads": 0, "device": "server"}
@@ -39,11 +41,15 @@ class Server:
         return self.client.name
 
     def ask(self, asked: Asked) -> Answer:
-        """One call, read to its end. What it counted is its own, unless others use the server at the same time."""
+        """One call, read to its end. What it counted is its own, unless others use the server at the same time.
+
+        The deadline in ``asked`` is that of all its requests together.
+        """
+        end = time.perf_counter() + asked.seconds
         asked, prompt_ids = self.engine.spelled(self.client, asked, self.model)
         path, body = self.engine.request(asked, self.model)
-        before = self._counted() if self.speculation is True else None
-        with closing(self.client.stream(path, body, asked.seconds)) as events:
+        before = self.counted(end) if self.speculation is True else None
+        with closing(self.client.stream(path, body, end - time.perf_counter())) as events:
             answer = self.engine.read(events, self.name, asked.params.max_new_tokens)
         if answer.prompt_ids is None:
             answer = replace(answer, prompt_ids=prompt_ids)
@@ -52,23 +58,41 @@ class Server:
         if answer.steps is not None and (not self.in_order or _spans(answer) is None):
             answer = replace(answer, steps=None)
         if answer.counts is None and before is not None:
-            answer = replace(answer, counts=difference(before, self._counted()))
+            answer = replace(answer, counts=difference(before, self.counted(end)))
         if answer.steps is None and answer.counts is not None and not answer.counts.steps:
-            answer = replace(answer, steps=())  # no step had guesses
+            # No step had guesses. Where several tokens came at once, the counters may be those of another process.
+            alone = all(size == 1 for size in answer.sizes[1:])
+            answer = replace(answer, steps=()) if alone else replace(answer, counts=None)
         return answer
 
-    def _counted(self) -> Counts | None:
-        return self.engine.counted(metrics_of(self.client))
+    def ask_in_time(self, asked: Asked) -> Answer:
+        """One call whose seconds count. Raises ``ServerFailed`` where something on the way holds the answer back."""
+        answer = self.ask(asked)
+        if answer.held_back:  # once more, because a busy machine may have read a whole stream at one moment
+            answer = self.ask(asked)
+        require_stream(answer, self.name)
+        return answer
+
+    def counted(self, end: float | None = None) -> Counts | None:
+        """What it has counted since its start, read before ``end`` on the clock; None where that cannot be read.
+
+        An answer counts without it, so no failure is raised.
+        """
+        left = COUNTING if end is None else min(COUNTING, end - time.perf_counter())
+        try:
+            return self.engine.counted(metrics_of(self.client, left))
+        except ServerFailed:
+            return None
 
     def facts(self, answer: Answer) -> PairFacts:
         """The facts about the lane of an answer. A server's address is in none of them."""
         told: ServerFacts = {
-            "engine": self.engine.name, "version": self.version, "model": _shown_name(self.model),
-            "speculation": self.speculation, "guesses": answer.most_guesses, "exact": answer.exact,
-            "ids": answer.ids is not None,
+            "engine": self.engine.name, "version": self.version, "model": shown_name(self.model),
+            "speculation": True if answer.steps else self.speculation, "guesses": answer.most_guesses,
+            "exact": answer.exact, "ids": answer.ids is not None,
         }  # fmt: skip
         unknown = {"layers": None, "dtype": "", "bits": None}
-        drafting = self.speculation is not False
+        drafting = told["speculation"] is not False
         return {
             "name": None,
             "device": "server",
@@ -77,12 +101,6 @@ class Server:
             "draft": {"kind": ENGINE, "text": "its own draft"} if drafting else None,
             "server": told,
         }
-
-
-def _shown_name(model: str) -> str:
-    """The name of a model for people who open a recording: of a folder the last part, as of a pair's."""
-    folder = re.match(r"[/~.\\]|[A-Za-z]:[/\\]", model)
-    return re.split(r"[/\\]", model.rstrip("/\\"))[-1] if folder else model
 
 
 def connect(
@@ -110,15 +128,14 @@ def server_lane(server: Server, asked: Asked, tokens: ServerTokens, lane: str) -
     with its status; the id of a guess that was not kept is None, because no engine tells it. Raises ``ServerFailed``
     where something on the way holds the answer back.
     """
-    answer = server.ask(asked)
-    if answer.held_back:  # once more, because a busy machine may have read a whole stream at one moment
-        answer = server.ask(asked)
-    require_stream(answer, server.name)
-    facts = server.facts(answer)
+    answer = server.ask_in_time(asked)
     prompt = asked.prompt if isinstance(asked.prompt, str) else "\n".join(each["content"] for each in asked.prompt)
+    if answer.ids is not None and not tokens.learn(server.client, server.engine, server.model, answer, prompt):
+        # Another server of the race has other tokens for these ids, so texts are compared by their letters.
+        answer = replace(answer, pieces=tuple(replace(each, ids=None, count=each.tokens) for each in answer.pieces))
+    facts = server.facts(answer)
     if answer.ids is not None:
         prompt_ids = answer.prompt_ids or ()
-        tokens.learn(server.client, server.engine, server.model, answer, prompt)
     else:
         answer = _with_own_ids(answer, tokens)
         prompt_ids = (tokens.id_of(prompt),)
@@ -129,7 +146,7 @@ def server_lane(server: Server, asked: Asked, tokens: ServerTokens, lane: str) -
             f"The server {server.name} makes up to {most} guesses a step; {MAX_GAMMA} are shown at most. Start it with "
             "fewer."
         )
-    gamma: int | str = 0 if server.speculation is False else ENGINE if not answer.most_guesses else answer.most_guesses
+    gamma: int | str = 0 if facts["server"]["speculation"] is False else answer.most_guesses or ENGINE
     yield Started(
         lane=lane, prompt_ids=prompt_ids, params=asked.params, gamma=gamma, acceptance=ENGINE, accept_top_k=None,
         pair=facts, machine=MACHINE, versions={}, neutralised={}, claims_lossless=True,
@@ -145,36 +162,16 @@ def _with_own_ids(answer: Answer, tokens: ServerTokens) -> Answer:
     """
     found = [
         replace(piece, ids=(tokens.id_of(piece.text), *[tokens.id_of("")] * (count - 1)))
-        for piece, count in zip(answer.pieces, _counts(answer), strict=True)
+        for piece, count in zip(answer.pieces, answer.sizes, strict=True)
     ]
     return replace(answer, pieces=tuple(found))
 
 
-def _counts(answer: Answer) -> list[int]:
-    """How many tokens each piece counts for.
-
-    Where the server says that it wrote more tokens than it sent pieces, but not which piece has how many, a piece
-    counts for several in proportion to its length. The sum is the server's own.
-    """
-    told = [piece.tokens for piece in answer.pieces]
-    if all(told):
-        return [count for count in told if count]
-    surplus = (answer.tokens or len(told)) - len(told)
-    letters = sum(len(piece.text) for piece in answer.pieces)
-    found, given, seen = [], 0, 0
-    for piece in answer.pieces:
-        seen += len(piece.text)
-        more = max(0, round(surplus * seen / letters) - given) if letters and surplus > 0 else 0
-        given += more
-        found.append(1 + more)
-    return found
-
-
 def _spans(answer: Answer) -> list[Span] | None:
     """The rounds after the first token; None where they are not told, or do not fit the stream."""
-    if answer.steps is None:
+    if answer.steps is None or not answer.pieces:
         return None
-    first, *later = _counts(answer)
+    first, *later = answer.sizes
     # A first piece of several tokens holds rounds as well.
     return spans_of([first - 1, *later], answer.steps)
 

@@ -13,6 +13,7 @@ began.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,10 +21,11 @@ from typing import Any, NamedTuple
 from specdec.errors import BadSetting, ServerFailed, quoted
 from specdec.events import FinishReason
 from specdec.servers.answer import Answer, Asked, Counts, Piece, Step, contradiction, sums_of, whole, wholes
-from specdec.servers.client import Client, Streamed
+from specdec.servers.client import PATIENCE, Client, Streamed
 from specdec.servers.openai import OpenAI
 from specdec.servers.probe import Probe
 from specdec.servers.structured import llamacpp_grammar
+from specdec.text import whole_text
 
 # Some versions write these with "_total" at the end.
 COUNTERS = tuple(f"llamacpp:spec_decode_num_{name}" for name in ("drafts", "draft_tokens", "accepted_tokens"))
@@ -59,13 +61,16 @@ class LlamaCpp(OpenAI):
         return Counts(*told) if len(told) == len(COUNTERS) else None
 
     def spelled(self, client: Client, asked: Asked, model: str) -> tuple[Asked, tuple[int, ...] | None]:
+        end = time.perf_counter() + min(PATIENCE, asked.seconds)
         if not isinstance(asked.prompt, str):
-            page = client.json("/apply-template", {"model": model, "messages": list(asked.prompt)})
+            page = client.json(
+                "/apply-template", {"model": model, "messages": list(asked.prompt)}, end - time.perf_counter()
+            )
             if not isinstance(page, dict) or not isinstance(page.get("prompt"), str):
                 raise ServerFailed(f"The server {client.name} could not apply its template for chats.")
             asked = replace(asked, prompt=page["prompt"])
         body = {"model": model, "content": asked.prompt, "add_special": True, "parse_special": True}
-        page = client.json("/tokenize", body)
+        page = client.json("/tokenize", body, end - time.perf_counter())
         told = page.get("tokens") if isinstance(page, dict) else None
         return asked, None if told is None else wholes(told, "token ids of the prompt", client.name)
 
@@ -120,8 +125,6 @@ class LlamaCpp(OpenAI):
         if reason is None:
             raise ServerFailed(f"The server {name} ended its stream without a reason; the text may be incomplete.")
         pieces, steps = _rounds(events, reason)
-        if not pieces:
-            raise ServerFailed(f"The server {name} wrote no text.")
         counts = None if steps is None else sums_of(steps)
         return Answer(None, tuple(pieces), reason, events[-1].seconds, steps=steps, counts=counts)
 
@@ -142,7 +145,7 @@ def _event(seconds: float, record: dict[str, Any], before: _Event, name: str) ->
         raise ServerFailed(f"The server {name} sent an event without timings, which were asked for.")
     found = _Event(
         seconds,
-        text,
+        whole_text(text),
         wholes(record.get("tokens", []), "token ids", name),
         whole(timings.get("predicted_n"), "written tokens", name),
         # Both are left out as long as nothing was drafted.

@@ -9,15 +9,16 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from specdec.errors import InvalidInput
 from specdec.lanes.table import turned
-from specdec.servers.answer import Answer, Asked, Counts, Piece, require_stream
+from specdec.servers.answer import Answer, Asked, Counts, require_one_prompt
 from specdec.servers.lane import Server
-from specdec.servers.probe import difference, metrics_of
+from specdec.servers.probe import difference
+from specdec.servers.vllm import Vllm
 
 CALLS_EACH = 3  # of each worker at one level; only the time in which all of them work is counted
 MOST_AT_ONCE = 256
@@ -32,6 +33,7 @@ class LoadRun:
     - ``token_seconds``: of each call, seconds per token after the first.
     - ``first_seconds``: of each call, seconds to the first token.
     - ``counts``: the server's counters over the whole level; None if it has none. They include other users' calls.
+    - ``told``: whether it told how many tokens it wrote; else a piece of text counts for one.
     """
 
     server: str
@@ -42,6 +44,7 @@ class LoadRun:
     token_seconds: tuple[float, ...]
     first_seconds: tuple[float, ...]
     counts: Counts | None
+    told: bool = True
 
     @property
     def rate(self) -> float:
@@ -55,6 +58,20 @@ def levels_to(most: int) -> list[int]:
         raise InvalidInput(f"{most} calls at once are asked for; give 1 to {MOST_AT_ONCE}.")
     powers = list(itertools.takewhile(lambda level: level < most, (2**i for i in itertools.count())))
     return [*powers, most]
+
+
+def warmed_up(servers: Sequence[Server], asked: Asked) -> dict[str, int | None]:
+    """Ask each server once, because many engines compile at their first call.
+
+    Returns how many guesses a step of each makes, as far as it tells, and 0 for the plain one, which is the first.
+    Nothing where one of them is no vLLM: only that takes a number of guesses for each load. Raises ``ServerFailed``
+    where two servers read the prompt as other tokens.
+    """
+    answers = {server.name: server.ask(asked) for server in servers}
+    require_one_prompt(answers)
+    if not all(isinstance(server.engine, Vllm) for server in servers):
+        return {}
+    return {name: answer.most_guesses for name, answer in answers.items()} | {servers[0].name: 0}
 
 
 def under_load(
@@ -80,11 +97,12 @@ class _Call:
     answer: Answer
 
     def tokens_between(self, start: float, end: float) -> int:
-        return _written(piece for piece in self.answer.pieces if start < self.began + piece.seconds <= end)
+        sized = zip(self.answer.pieces, self.answer.sizes, strict=True)
+        return sum(size for piece, size in sized if start < self.began + piece.seconds <= end)
 
 
 def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -> LoadRun:
-    before = server.engine.counted(metrics_of(server.client))
+    before = server.counted()
     together = threading.Barrier(at_once)
     uncounted = replace(server, speculation=None)  # the counters are read once for the whole level
     failed = threading.Event()  # then no worker calls again
@@ -95,15 +113,14 @@ def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -
         for number in range(CALLS_EACH):
             if failed.is_set():
                 break
-            began = time.perf_counter()
             turn = worker + (run * CALLS_EACH + number) * at_once
             try:
-                answer = uncounted.ask(prompts[turn % len(prompts)])
-                require_stream(answer, server.name)
+                answer = uncounted.ask_in_time(prompts[turn % len(prompts)])
             except BaseException:
                 failed.set()
                 raise
-            found.append(_Call(began, time.perf_counter(), answer))
+            ended = time.perf_counter()
+            found.append(_Call(ended - answer.seconds, ended, answer))
         return found
 
     with ThreadPoolExecutor(at_once) as pool:
@@ -116,7 +133,7 @@ def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -
     start = max(calls[0].began + calls[0].answer.pieces[0].seconds for calls in by_worker)
     end = min(calls[-1].ended for calls in by_worker)
     every = [call for calls in by_worker for call in calls]
-    after = server.engine.counted(metrics_of(server.client))
+    after = server.counted()
     return LoadRun(
         server=server.name,
         at_once=at_once,
@@ -126,16 +143,11 @@ def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -
         token_seconds=tuple(found for call in every if (found := _a_token(call.answer)) is not None),
         first_seconds=tuple(call.answer.pieces[0].seconds for call in every),
         counts=difference(before, after),
+        told=all(call.answer.ids is not None or call.answer.tokens is not None for call in every),
     )
-
-
-def _written(pieces: Iterable[Piece]) -> int:
-    """How many tokens these pieces added; a piece counts for one where its server does not say."""
-    return sum(1 if piece.tokens is None else piece.tokens for piece in pieces)
 
 
 def _a_token(answer: Answer) -> float | None:
     """Seconds per token after the first; None for an answer of one piece."""
-    later = answer.pieces[1:]
-    tokens = _written(later)
-    return (later[-1].seconds - answer.pieces[0].seconds) / tokens if later and tokens else None
+    tokens = sum(answer.sizes[1:])
+    return (answer.pieces[-1].seconds - answer.pieces[0].seconds) / tokens if tokens else None

@@ -9,6 +9,7 @@ streams end with the connection) and Ollama (``openai/openai.go``); LM Studio sh
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from specdec.errors import BadSetting, ServerFailed, quoted
@@ -122,11 +123,13 @@ class OpenAI:
         reason: FinishReason | None = None
         last: dict[str, Any] = {}
         tokens, end, written = None, 0.0, 0
+        half, thought = "", False  # of a character that two events share; whether thoughts were sent
         for end, record in streamed:
             choice = _choice(record, name)
             if (told := record.get("prompt_token_ids", choice.get("prompt_token_ids"))) is not None:
                 prompt_ids = wholes(told, "token ids of the prompt", name)
-            text = _text(choice, name)
+            text, half = _whole_characters(half + _text(choice, name))
+            thought = thought or _thinks(choice)
             ids = wholes(choice["token_ids"], "token ids", name) if choice.get("token_ids") else None
             if text or ids:
                 pieces.append(Piece(end, text, ids))
@@ -137,12 +140,15 @@ class OpenAI:
                 reason = _reason(choice, name)
             usage = record.get("usage")
             if isinstance(usage, dict) and usage.get("completion_tokens") is not None:
-                tokens = whole(usage["completion_tokens"], "written tokens", name)
+                tokens = _told_tokens(usage, thought, name, most)
             last |= {key: value for key, value in record.items() if key not in ("choices", "usage")}
         if reason is None:
             raise ServerFailed(f"The server {name} ended its stream without a reason; the text may be incomplete.")
-        if not pieces:
-            raise ServerFailed(f"The server {name} wrote no text.")
+        if half:  # the text ends inside a character
+            *before, last_piece = pieces or [Piece(end, "", None)]
+            pieces = [*before, replace(last_piece, text=f"{last_piece.text}\ufffd")]
+        if tokens and tokens < len(pieces) and any(piece.ids is None for piece in pieces):
+            pieces = _merged(pieces, tokens)
         return self.told(Answer(prompt_ids, tuple(pieces), reason, end, tokens), last, name)
 
     def told(self, answer: Answer, last: dict[str, Any], name: str) -> Answer:
@@ -170,6 +176,42 @@ def _text(choice: dict[str, Any], name: str) -> str:
     if any(part is not None and not isinstance(part, str) for part in parts):
         raise ServerFailed(f"The server {name} sent a text that is no text.")
     return "".join(part for part in parts if part)
+
+
+def _thinks(choice: dict[str, Any]) -> bool:
+    delta = choice.get("delta")
+    return isinstance(delta, dict) and bool(delta.get("reasoning_content") or delta.get("reasoning"))
+
+
+def _whole_characters(text: str) -> tuple[str, str]:
+    """The text without the first half of a character at its end, and that half.
+
+    A server that cuts its text in UTF-16 sends a character such as an emoji as two halves, in two events.
+    """
+    held = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+    whole = text.removesuffix(held).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole, held
+
+
+def _told_tokens(usage: dict[str, Any], thought: bool, name: str, most: int) -> int | None:
+    """How many tokens the sent text has. Thoughts that are counted and not sent are none of them."""
+    tokens = whole(usage["completion_tokens"], "written tokens", name)
+    if tokens > most + 1:  # some count the token that ends a text beside these
+        raise ServerFailed(
+            f"The server {name} says that it wrote {tokens:,} tokens; {most:,} were asked for at most. So its speed is "
+            "not known."
+        )
+    details = usage.get("completion_tokens_details")
+    hidden = details.get("reasoning_tokens") if isinstance(details, dict) and not thought else None
+    return max(0, tokens - whole(hidden or 0, "tokens of thoughts", name)) or None
+
+
+def _merged(pieces: Sequence[Piece], tokens: int) -> list[Piece]:
+    """As many pieces as tokens: a token whose text came in several parts came with the last of them."""
+    groups: list[list[Piece]] = [[] for _ in range(tokens)]
+    for place, piece in enumerate(pieces):
+        groups[place * tokens // len(pieces)].append(piece)
+    return [Piece(group[-1].seconds, "".join(piece.text for piece in group), None) for group in groups]
 
 
 def _reason(choice: dict[str, Any], name: str) -> FinishReason:

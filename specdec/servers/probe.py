@@ -15,7 +15,9 @@ from specdec.servers.client import PATIENCE, Client, one_line
 # A line of /metrics: https://prometheus.io/docs/instrumenting/exposition_formats/. Its parts have lengths, so that no
 # page takes long to search.
 _SAMPLE = re.compile(
-    r"^([A-Za-z_:][A-Za-z0-9_:]{0,199})(?:\{[^}\n]{0,1999}\})? ([0-9.eE+]{1,40})(?: \d{1,20})?$", re.MULTILINE
+    r"^([A-Za-z_:][A-Za-z0-9_:]{0,199})(?:\{(?:[^}\"\n]|\"(?:[^\"\\\n]|\\.){0,500}\"){0,500}\})?"
+    r"[ \t]{1,9}([0-9.eE+]{1,40})(?:[ \t]{1,9}\d{1,20})?[ \t\r]{0,9}$",
+    re.MULTILINE,
 )
 MOST_COUNTERS = 10_000
 LONGEST_NAME = 200
@@ -75,13 +77,20 @@ def _objects(page: Any) -> list[dict[str, Any]]:
     return [each for each in page if isinstance(each, dict)] if isinstance(page, list) else []
 
 
+def shown_name(model: str) -> str:
+    """The name of a model for people who open a recording: of a folder the last part, as of a pair's."""
+    folder = re.match(r"[/~.\\]|[A-Za-z]:[/\\]", model)
+    return re.split(r"[/\\]", model.rstrip("/\\"))[-1] if folder else model
+
+
 def _only(names: list[Any], server: str) -> str:
     """The name of a server's only model. Raises ``InvalidInput`` where it has several or none, or one that is none."""
+    names = list(dict.fromkeys(name for name in names if isinstance(name, str))) or names[:1]
     if not names:
         raise InvalidInput(f"The server {server} does not list its models; name its model with --model.")
     if len(names) > 1:
-        some = ", ".join(one_line(str(name), LONGEST_NAME) for name in names[:5])
-        where = "in the field Model below Settings, or with --model"
+        some = ", ".join(one_line(shown_name(str(name)), LONGEST_NAME) for name in names[:5])
+        where = "with --model, or in the field Model where addresses are typed"
         raise InvalidInput(f"The server {server} serves several models ({some}); name one {where}.")
     name = names[0]
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
@@ -109,8 +118,11 @@ def metrics_of(client: Client, seconds: float = PATIENCE) -> dict[str, float]:
 
 
 def difference(before: Counts | None, after: Counts | None) -> Counts | None:
-    """What was counted between two readings; None where one is missing or a counter went back."""
+    """What was counted between two readings; None where one is missing, where a counter went back, and where
+    they contradict each other, as after a restart.
+    """
     if before is None or after is None:
         return None
     found = Counts(after.steps - before.steps, after.drafted - before.drafted, after.accepted - before.accepted)
-    return found if min(found.steps, found.drafted, found.accepted) >= 0 else None
+    fit = 0 <= found.steps <= found.drafted and 0 <= found.accepted <= found.drafted
+    return found if fit else None

@@ -12,7 +12,7 @@ from specdec.errors import InvalidInput
 from specdec.events import Event
 from specdec.lanes.table import BASELINE, LOOP, turned
 from specdec.measure.result import LaneEvents
-from specdec.servers.answer import Asked
+from specdec.servers.answer import Answer, Asked, require_one_prompt
 from specdec.servers.lane import Server, server_lane
 from specdec.servers.tokens import ServerTokens
 
@@ -38,18 +38,18 @@ def race_on_servers(
     """One run: the name of each server with the events of its call, in turns. Another server is first in each run.
 
     ``made``: how many runs there were. Before the first one each server writes a few tokens of the same text, because
-    many engines compile at their first call.
+    many engines compile at their first call. Raises ``ServerFailed`` where two of them read the prompt as other tokens.
     """
     lanes = lanes_of(servers)
-    for server in servers if made == 0 else ():
-        warm_up_server(server, asked)
+    if made == 0:
+        require_one_prompt({server.name: warm_up_server(server, asked) for server in servers})
     for server in turned(servers, made):
         yield server.name, list(server_lane(server, asked, tokens, lanes[server.name]))
 
 
-def warm_up_server(server: Server, asked: Asked) -> None:
+def warm_up_server(server: Server, asked: Asked) -> Answer:
     most = min(WARM_UP_TOKENS, asked.params.max_new_tokens)
-    server.ask(replace(asked, params=replace(asked.params, max_new_tokens=most)))
+    return server.ask(replace(asked, params=replace(asked.params, max_new_tokens=most)))
 
 
 def against(plain: str, other: str, run: Mapping[str, Sequence[Event]]) -> LaneEvents:

@@ -68,7 +68,7 @@ class SGLang(OpenAI):
 
 def _steps(answer: Answer, counts: Counts, made: int, histogram: tuple[int, ...]) -> tuple[Step, ...] | None:
     """The steps by the chunks after the first token; None where the engine's own counts do not confirm them."""
-    if any(piece.ids is None for piece in answer.pieces) or len(answer.pieces[0].ids or ()) != 1:
+    if not answer.pieces or any(piece.ids is None for piece in answer.pieces) or len(answer.pieces[0].ids or ()) != 1:
         return None
     accepted = [len(piece.ids or ()) - 1 for piece in answer.pieces[1:]]
     if len(accepted) != counts.steps:

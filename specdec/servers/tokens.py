@@ -46,17 +46,21 @@ class ServerTokens(TokenBytes):
         self._bytes[found] = text.encode(errors="replace")
         return found
 
-    def learn(self, client: Client, engine: OpenAI, model: str, answer: Answer, prompt: str) -> None:
+    def learn(self, client: Client, engine: OpenAI, model: str, answer: Answer, prompt: str) -> bool:
         """Learn the bytes of all ids of an answer and its prompt.
 
-        It takes at most ``PATIENCE`` seconds. A token whose bytes the server does not tell has none.
+        It takes at most ``PATIENCE`` seconds. A token whose bytes the server does not tell has none. Returns whether
+        these tokens have the bytes that are known from other servers: two models may use one id for two texts.
         """
         end = time.perf_counter() + PATIENCE
         prompt_ids, ids = answer.prompt_ids or (), answer.ids or ()
+        alike = True
         try:
-            for text, its_ids in ((answer.text, ids), (prompt, prompt_ids)):
-                if text and not self._bytes.keys() >= set(its_ids):
-                    self._bytes = _read(engine.token_bytes(client, model, text), text) | self._bytes
+            for text, known in ((answer.text, self._spell(ids, answer.text)), (prompt, self._has(prompt_ids))):
+                if text and not known:
+                    told = _read(engine.token_bytes(client, model, text), text)
+                    alike = alike and all(_same(self._bytes.get(token_id, b""), its) for token_id, its in told.items())
+                    self._bytes = told | self._bytes
             for token_id in dict.fromkeys([*prompt_ids, *ids]):
                 if time.perf_counter() > end:
                     break
@@ -67,6 +71,15 @@ class ServerTokens(TokenBytes):
         joined = b"".join(map(self, prompt_ids)).decode(errors="replace")
         if prompt_ids and joined != prompt and joined.strip() == "":
             self._bytes[prompt_ids[0]] = prompt.encode()
+        return alike
+
+    def _has(self, ids: Sequence[int]) -> bool:
+        return self._bytes.keys() >= set(ids)
+
+    def _spell(self, ids: Sequence[int], text: str) -> bool:
+        """Whether the bytes of these ids are known, and begin with this text; the token of an end is not in it."""
+        joined = b"".join(map(self, ids)).decode(errors="replace")
+        return self._has(ids) and joined.lstrip(" ").startswith(text.strip(" "))
 
 
 def _read(told: Sequence[tuple[Any, str | bytes]], text: str) -> dict[int, bytes]:
@@ -80,6 +93,12 @@ def _read(told: Sequence[tuple[Any, str | bytes]], text: str) -> dict[int, bytes
         if len(whole) == len(found) and b"".join(whole).removeprefix(b" ") == text.encode().removeprefix(b" "):
             return {token_id: part for (token_id, _), part in zip(told, whole, strict=True)}
     return {}
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    """Whether two spellings of a token agree. A space in front may be missing, and a part of a character unreadable."""
+    found = [token.replace(b"\xef\xbf\xbd", b"").strip(b" ") for token in (one, other)]
+    return found[0] == found[1] or not all(found)
 
 
 def _as_bytes(token: str | bytes) -> bytes | None:

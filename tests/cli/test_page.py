@@ -51,6 +51,16 @@ def test_the_page_knows_who_is_in_front_of_it(monkeypatch, arguments, space, pub
     assert (limits.public, options["proxies"]) == (public, proxies)
 
 
+def test_the_model_of_named_servers_is_an_option(monkeypatch) -> None:
+    """A server may have several, and a page with named servers has no field for it."""
+    servers = ["--server", "plain=http://127.0.0.1:1", "--server", "spec=http://127.0.0.1:2"]
+    for given in (None, "llama"):
+        options = started(monkeypatch, [*servers, *(["--model", given] if given else [])])[0][1]
+        assert [(each.name, each.model) for each in options["servers"]] == [("plain", given), ("spec", given)]
+    with pytest.raises(SystemExit, match="--model is of servers"):
+        run_page("--model", "llama")
+
+
 @pytest.mark.parametrize("count", ["0", "-1", "two", "1.5", ""])
 def test_a_number_of_proxies_that_cannot_be_is_refused(count, capsys) -> None:
     with pytest.raises(SystemExit):

@@ -100,6 +100,17 @@ def test_what_was_measured_before_a_server_died_is_shown(tmp_path) -> None:
         assert 6 <= len(json.loads(file.read_text())["trials"]) < 18
 
 
+def test_the_texts_that_were_compared_before_a_server_died_are_judged(tmp_path) -> None:
+    prompts = tmp_path / "three.jsonl"
+    prompts.write_text('{"prompt": "Once upon"}\n' * 3)
+    for more in ([], ["--json"]):
+        with StandIn("plain") as plain, Dying(2) as other:
+            words = [f"plain={plain.url}", f"fast={other.url}", "--prompts", prompts, "--tokens", "8", *more]
+            ended = specdec_command("lossless", *words)
+        assert ended.returncode == 1 and "The server fast broke the connection" in ended.stderr
+        assert len(json.loads(ended.stdout)) == 2 if more else "2 prompts: 2 the same." in ended.stdout
+
+
 @pytest.mark.parametrize("command", ["servers", "why"])
 def test_the_runs_of_a_race_before_a_server_died_are_judged(command) -> None:
     with StandIn("plain") as plain, Dying(3) as other:  # a warm-up and two runs

@@ -11,13 +11,16 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
+from types import SimpleNamespace
 from typing import Any
 
+import httpcore2
 import pytest
 
 from specdec.errors import InvalidInput, ServerFailed
 from specdec.events import SamplingParams
 from specdec.servers import client as bounds
+from specdec.servers import deadlines
 from specdec.servers import tokens as learning
 from specdec.servers.answer import Asked
 from specdec.servers.lane import connect, server_lane
@@ -229,6 +232,7 @@ HARMLESS: dict[str, dict[str, Part]] = {
     "metrics garbage": {"/metrics": sent(b"\x00\xff{} 1e5 NaN\n" * 1000)},
     "metrics too large for a number": {"/metrics": sent(b"vllm:spec_decode_num_drafts_total 1e999\n" * 3)},
     "metrics with sums that are too large": {"/metrics": sent(b"vllm:spec_decode_num_drafts_total 1e308\n" * 9)},
+    "metrics with open quotes": {"/metrics": sent(b'a{b="' * 5 * 10**5)},
     "metrics with open braces": {"/metrics": sent(b"a{\n" * 10**6)},
     "metrics with many names": {"/metrics": sent("".join(f"n{i} 1\n" for i in range(300_000)).encode())},
     "metrics of one line": {"/metrics": sent(b"a" * (4 * 10**6 - 10))},
@@ -345,6 +349,58 @@ def test_a_stop_ends_the_wait_for_a_silent_server(path) -> None:
                     server.ask(Asked("a", SamplingParams(max_new_tokens=TOKENS), 30.0))
         finally:
             go_on.set()
+
+
+LINES = {
+    "an event of several lines": 'data: {"choices": [\ndata: {"index": 0, "text": " a"}]}\n\n',
+    "events without an empty line between them": 'data: {"choices": [{"index": 0, "text": " a"}]}\ndata:\n',
+    "a mark at the beginning": '\ufeffdata: {"choices": [{"index": 0, "text": " a"}]}\r\n\r\n',
+    "an error that is none": 'data: {"error": false, "choices": [{"index": 0, "text": " a"}]}\n\n',
+    "a count with a point": 'data: {"choices": [{"text": " a"}], "usage": {"completion_tokens": 2.0}}\n\n',
+}
+
+
+@pytest.mark.parametrize("many", [1, 10**6])
+@pytest.mark.parametrize("kind", LINES)
+def test_other_forms_of_a_stream_are_read(kind, many) -> None:
+    """Byte by byte too, so that a mark or a line comes in two reads."""
+    end = 'data: {"choices": [{"index": 0, "text": " b", "finish_reason": "length"}]}\n\ndata: [DONE]\n\n'
+    body = (LINES[kind] + end).encode()
+
+    def pieces() -> Iterator[bytes]:
+        for at in range(0, len(body), many):
+            yield body[at : at + many]
+
+    with hostile({"/v1/completions": sent(pieces)}) as url:
+        started, *rounds, _ = lane_of(url)
+    assert len(rounds) == 2 and started.pair["server"]["ids"] is False
+
+
+def test_a_name_of_many_silent_addresses_takes_one_deadline(monkeypatch) -> None:
+    """All addresses of a name share the time in which a connection must stand, and a stop is looked at before each."""
+    waits: list[float] = []
+
+    class Silent:
+        def connect_tcp(self, host: str, port: int, timeout: float, *_: Any) -> None:
+            waits.append(timeout)
+            time.sleep(min(timeout, 0.05))
+            raise httpcore2.ConnectTimeout
+
+    network = deadlines.Network(lambda: len(waits) == 3)
+    monkeypatch.setattr(network, "_network", Silent())
+    monkeypatch.setattr(deadlines, "_addresses", lambda *_: [f"10.0.0.{n}" for n in range(6)])
+    with pytest.raises(deadlines.Stopped):
+        network.connect_tcp("a.example", 80, time.perf_counter() + 3)
+    assert len(waits) == 3 and sum(waits) < 3
+
+
+def test_a_request_is_sent_in_parts_that_a_stop_ends() -> None:
+    sent_parts: list[int] = []
+    stream = SimpleNamespace(write=lambda part, _: sent_parts.append(len(part)))
+    slow = deadlines._Stream(stream, lambda: len(sent_parts) == 2)  # type: ignore[arg-type]
+    with pytest.raises(deadlines.Stopped):
+        slow.write(b"a" * 10 * deadlines.SENT, time.perf_counter() + 10)
+    assert sent_parts == [deadlines.SENT] * 2
 
 
 def test_counters_that_go_back_are_not_told() -> None:

@@ -152,6 +152,9 @@ def test_engines_are_recognised_by_their_own_words(probe, name, version) -> None
         (" http://[::1]:8/some/v1 ", "http://[::1]:8/some"),
         ("http://b\u00fccher.example", "http://xn--bcher-kva.example"),
         ("http://a.example/\u00fc", "http://a.example/%C3%BC"),
+        ("http://a.example:80", "http://a.example"),
+        ("https://a.example:443/v1", "https://a.example"),
+        ("https://a.example:80", "https://a.example:80"),
     ],
 )
 def test_addresses(url, base) -> None:
@@ -163,10 +166,13 @@ def test_a_key_is_sent_and_shown_nowhere() -> None:
 
     def answer(handler, body) -> None:
         seen.append(handler.headers.get("Authorization"))
-        send(handler, 401, "application/json", json.dumps({"error": "wrong key"}).encode())
+        said = f"wrong key {handler.headers.get('Authorization')}"  # as some servers repeat it
+        send(handler, 401, "application/json", json.dumps({"error": said}).encode())
 
     with serving(answer) as url:
-        sentence = "status 401: wrong key. Set its key in the environment variable SPECDEC_KEY_MY_ONE, and name"
+        sentence = (
+            "status 401: wrong key Bearer \u2026. Set its key in the environment variable SPECDEC_KEY_MY_ONE, and name"
+        )
         with pytest.raises(ServerFailed, match=sentence) as caught:
             connect("my-one", url, key="secret-1")
     assert set(seen) == {"Bearer secret-1"} and "secret" not in str(caught.value)

@@ -68,6 +68,7 @@ def page_arguments(parser: Parser) -> None:
         help="a server that visitors may race on the tab Your server, also those of a public page; give two or more, "
         "the one without speculation first. The environment variable SPECDEC_KEY_NAME has its key",
     )
+    parser.add_argument("--model", help="the model's name in requests to these servers; needed where one has several")
     parser.add_argument("--allow-pairs", action="store_true", help="visitors of a public page may load listed pairs")
     parser.add_argument("--log-prompts", action="store_true", help="write prompts in the log, not only their lengths")
 

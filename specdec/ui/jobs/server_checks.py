@@ -11,7 +11,7 @@ from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.servers.address import connected
 from specdec.servers.court import DRAWN_TOKENS, Ids, TextFinding, draws, greedy_court
 from specdec.servers.lane import Server
-from specdec.servers.load import CALLS_EACH, LoadRun, under_load
+from specdec.servers.load import CALLS_EACH, LoadRun, under_load, warmed_up
 from specdec.servers.race import lanes_of
 from specdec.ui.jobs.context import JobContext
 from specdec.ui.jobs.limits import Limits
@@ -20,7 +20,7 @@ from specdec.ui.jobs.server_race import ServerRace, Turn, until_over
 
 @dataclass
 class LoadSoFar:
-    """What is measured of ``planned`` runs. ``guesses``: how many each server makes a step, as far as it tells."""
+    """What is measured of ``planned`` runs. ``guesses``: those of ``warmed_up``."""
 
     planned: int
     runs: list[LoadRun] = field(default_factory=list)
@@ -55,10 +55,7 @@ def load_steps(
     with until_over(turn), connected(ask.servers, ask.model, turn.over) as servers:
         lanes_of(servers)
         asked = [turn.asked(item.prompt, ask.chat, ask.params) for item in read_prompts(EXAMPLES)]
-        plain, *others = servers
-        found.guesses = {server.name: server.ask(asked[0]).most_guesses for server in others}
-        found.guesses[plain.name] = 0
-        plain.ask(asked[0])  # many engines compile at their first call
+        found.guesses = warmed_up(servers, asked[0])
         for run in under_load(servers, asked, levels, runs):
             found.runs.append(run)
             yield found

@@ -171,7 +171,7 @@ def test_stop_keeps_what_was_measured() -> None:
         shown = measured(plain, other, 50, stop)
     said = [step["sd-server-bench-status"] for step in shown if step.get("sd-server-bench-status")][-1]
     results, _ = results_of(shown)
-    assert 7 <= len(results.trials) <= 9 and f"Stopped: {len(results.trials)} of 200 calls done" in said
+    assert len(results.trials) in (6, 8) and f"Stopped: {len(results.trials)} of 200 calls done" in said
 
 
 def test_what_was_measured_before_a_server_died_is_shown_and_saved() -> None:

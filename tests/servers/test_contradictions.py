@@ -1,0 +1,255 @@
+"""Servers that contradict themselves or each other: no figure and no sentence rests on what cannot be true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from specdec.errors import ServerFailed
+from specdec.events import Finished, SamplingParams, Started
+from specdec.measure.plan import Plan
+from specdec.measure.prompts import Choice, PromptItem
+from specdec.measure.result import LaneEvents
+from specdec.report.court import finding_sentence
+from specdec.report.load import load_rows, load_verdict
+from specdec.report.race_verdict import race_verdict
+from specdec.report.recording import Recorder
+from specdec.servers.answer import Answer, Asked, Counts, Piece, require_one_prompt
+from specdec.servers.bench import server_trials, servers_plan
+from specdec.servers.client import Streamed
+from specdec.servers.court import greedy_court
+from specdec.servers.lane import Server, server_lane
+from specdec.servers.load import LoadRun, _Call, warmed_up
+from specdec.servers.openai import OpenAI
+from specdec.servers.probe import Probe, difference
+from specdec.servers.tokens import ServerTokens
+from specdec.servers.vllm import COUNTERS, Vllm
+
+GREEDY = Asked("hi", SamplingParams(max_new_tokens=64), 5.0)
+WORDS = [" a", " little", " girl"]
+
+
+def answer(
+    words: Sequence[str], ids: Sequence[int] | None = None, prompt: tuple[int, ...] | None = None, **more: Any
+) -> Answer:
+    """A word in each piece, 10 ms apart."""
+    told = [None] * len(words) if ids is None else [(i,) for i in ids]
+    pieces = [Piece(0.01 * at, word, its) for at, (word, its) in enumerate(zip(words, told, strict=True), start=1)]
+    return Answer(prompt, tuple(pieces), "length", 0.01 * len(words), **more)
+
+
+def speller(name: str, tokens: dict[int, str], told: Callable[[Asked], Answer], engine: Any = None) -> Server:
+    """A server that answers so, and spells a text by its own vocabulary."""
+
+    class Telling(OpenAI):
+        def token_bytes(self, client, model, text):
+            return [(i, word.encode()) for i, word in tokens.items() if word in text]
+
+    class Ready(Server):
+        def ask(self, asked: Asked) -> Answer:
+            return told(asked)
+
+    return Ready(SimpleNamespace(name=name, json=lambda *_: None), engine or Telling(), name, None, None)  # type: ignore[arg-type]
+
+
+def race(*servers: Server) -> tuple[LaneEvents, Callable[[int], str]]:
+    tokens = ServerTokens()
+    lanes = dict(zip(("generate", "speculative"), servers, strict=True))
+    return {lane: list(server_lane(each, GREEDY, tokens, lane)) for lane, each in lanes.items()}, Recorder(
+        tokens
+    ).text_of
+
+
+def text_of(events: Sequence[Any], spell: Callable[[int], str]) -> str:
+    return "".join(spell(i) for each in events[1:-1] for i in each.committed_ids)
+
+
+def read(records: Sequence[dict], most: int = 64) -> Answer:
+    return OpenAI().read([Streamed(0.1 * at, record) for at, record in enumerate(records, start=1)], "one", most)
+
+
+def completion(*texts: str, **usage: Any) -> list[dict]:
+    records: list[dict] = [{"choices": [{"index": 0, "text": text}]} for text in texts]
+    records.append({"choices": [{"index": 0, "text": "", "finish_reason": "length"}]})
+    return [*records, {"choices": [], "usage": usage}]
+
+
+def test_one_id_for_two_words_is_shown_as_each_server_wrote_it() -> None:
+    one = speller("plain", {7: "apple", 8: " tart"}, lambda _: answer(["apple", " tart"], [7, 8]))
+    two = speller("spec", {7: "zebra", 8: " tart"}, lambda _: answer(["zebra", " tart"], [7, 8]))
+    run, spell = race(one, two)
+    assert [text_of(lane, spell) for lane in run.values()] == ["apple tart", "zebra tart"]
+    verdict = race_verdict([run], text_of=spell)
+    assert not verdict.same and "same" not in {figure["name"] for figure in verdict.figures or ()}
+    said = " ".join(verdict.below)
+    assert "First difference at character 1" in said and "name different models (plain and spec)" in said
+
+
+def test_a_token_that_ends_a_text_is_no_other_vocabulary() -> None:
+    both = [speller(name, {7: "a", 8: " b"}, lambda _: answer(["a", " b", ""], [7, 8, 2])) for name in ("m", "m")]
+    run, spell = race(*both)
+    verdict = race_verdict([run], text_of=spell)
+    assert verdict.same and verdict.figures and verdict.figures[-1]["value"] == "3 of 3"
+
+
+def test_prompts_that_are_read_as_other_tokens_are_refused() -> None:
+    told = {"plain": answer(WORDS, [1, 2, 3], (5, 6)), "spec": answer(WORDS, [1, 2, 3], (9, 5, 6))}
+    with pytest.raises(ServerFailed, match=r"plain and spec read the prompt as other tokens \(2 and 3 of them\)"):
+        require_one_prompt(told)
+    require_one_prompt(told | {"spec": answer(WORDS)})  # it does not tell
+    with pytest.raises(ServerFailed, match="read the prompt as other tokens"):
+        list(greedy_court(*[speller(name, {}, lambda _, its=its: its) for name, its in told.items()], [("a", GREEDY)]))
+
+
+def court(mine: Answer, theirs: Answer, likely: Sequence[tuple[int, float]] = ()) -> Any:
+    engine = SimpleNamespace(likely=lambda *_: list(likely))
+    plain, other = (speller(name, {}, lambda _, its=its: its, engine) for name, its in (("p", mine), ("s", theirs)))
+    (found,) = greedy_court(plain, other, [("a", GREEDY)])
+    return found
+
+
+def test_a_plain_server_that_leaves_its_own_choice_accuses_nobody() -> None:
+    found = court(answer(WORDS, [77, 2, 3], (5,)), answer(WORDS, [8, 2, 3], (5,)), [(8, -0.01), (50, -5.5)])
+    assert (found.verdict, found.rank) == ("unknown", 1)
+    said = "p left the token that it tells as its own clear choice, and s wrote that."
+    assert finding_sentence(found, "p", "s").endswith(said)
+
+
+def test_equal_ids_of_other_words_are_not_the_same_text() -> None:
+    found = court(answer(["apple"], [7]), answer(["zebra"], [7]))
+    assert (found.verdict, found.at, found.ids) == ("unknown", 0, False)
+    assert court(answer(["apple"], [7]), answer([" apple"], [7])).verdict == "same", "a space in front may be left out"
+
+
+def test_empty_texts_are_texts_in_a_court() -> None:
+    empty = read([{"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}])
+    assert court(empty, empty).verdict == "same"
+    found = court(empty, answer(WORDS))
+    assert (found.at, found.plain, found.other) == (0, "", " a little girl")
+
+
+def test_more_tokens_than_were_asked_for_are_refused() -> None:
+    with pytest.raises(ServerFailed, match="says that it wrote 100,000 tokens; 64 were asked for at most"):
+        read(completion(*WORDS, completion_tokens=100_000))
+
+
+def test_parts_of_a_token_are_joined_to_the_sum_that_is_told() -> None:
+    found = read(completion(*"abcdefgh", completion_tokens=3))
+    assert found.sizes == [1, 1, 1] and found.text == "abcdefgh" and found.pieces[-1].seconds == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(("field", "sizes"), [("content", [1] * 3), ("reasoning_content", [13, 14, 13])])
+def test_thoughts_that_are_not_sent_are_not_counted(field, sizes) -> None:
+    records: list[dict] = [{"choices": [{"index": 0, "delta": {field: word}}]} for word in ("abc", "def", "ghi")]
+    records.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    usage = {"completion_tokens": 40, "completion_tokens_details": {"reasoning_tokens": 37}}
+    found = read([*records, {"choices": [], "usage": usage}])
+    assert sum(found.sizes) == sum(sizes)
+
+
+def test_a_character_in_two_halves_is_one() -> None:
+    assert read(completion("a\ud83d", "\ude00 b")).text == "a\U0001f600 b"
+    assert read(completion("a", "\ud83d")).text == "a\ufffd", "the text ends inside it"
+    assert read(completion("\ude00 b")).text == "\ufffd b"
+
+
+def test_load_counts_the_tokens_that_a_server_tells() -> None:
+    pieces = ["four words of text"] * 8
+    call = _Call(0.0, 1.0, answer(pieces, tokens=32))
+    assert call.tokens_between(0.0, 1.0) == 32 and call.tokens_between(0.04, 0.06) == 8
+    runs = [LoadRun(name, 1, 0, 32, 1.0, (0.1,), (0.1,), None, told=name == "plain") for name in ("plain", "spec")]
+    said = "spec tells neither token ids nor how many tokens it wrote, so a piece of its text counts as one token."
+    assert said in load_verdict(load_rows(runs, ("plain", "spec")), {})
+
+
+def test_the_line_for_vllm_is_for_vllm() -> None:
+    told = answer(WORDS, [1, 2, 3], most_guesses=5)
+    servers = [speller(name, {}, lambda _: told, Vllm()) for name in ("plain", "spec")]
+    assert warmed_up(servers, GREEDY) == {"plain": 0, "spec": 5}
+    assert warmed_up([servers[0], speller("spec", {}, lambda _: told)], GREEDY) == {}
+
+
+def test_counters_that_cannot_be_are_none() -> None:
+    before = Counts(100, 500, 100)
+    assert difference(before, Counts(104, 520, 110)) == Counts(4, 20, 10)
+    for after in (Counts(120, 510, 400), Counts(120, 510, 105), Counts(99, 600, 200)):
+        assert difference(before, after) is None
+
+
+def test_a_page_without_counters_of_the_engine_says_nothing_of_speculation() -> None:
+    engine = Vllm()
+    for metrics, found in (
+        ({}, None), ({"python_info": 1.0}, None), ({"vllm:requests": 1.0}, False), ({COUNTERS[0]: 1.0}, True),
+    ):  # fmt: skip
+        assert engine.speculation(Probe("m", "vllm", {}, metrics)) is found
+
+
+class Streaming:
+    """A client that streams these records."""
+
+    name = "one"
+
+    def __init__(self, records: Sequence[dict], counters: str = "") -> None:
+        self.records, self.counters = records, counters
+
+    def stream(self, *_: Any) -> Any:
+        return (Streamed(0.1 * at, record) for at, record in enumerate(self.records, start=1))
+
+    def text(self, *_: Any) -> str:
+        return self.counters
+
+    def json(self, *_: Any) -> None:
+        return None
+
+
+def vllm_chunks(*sizes: int) -> list[dict]:
+    found = [{"choices": [{"index": 0, "text": " w" * size, "token_ids": [7] * size}]} for size in sizes]
+    found[-1]["choices"][0]["finish_reason"] = "length"
+    return found
+
+
+@pytest.mark.parametrize(("sizes", "exact"), [((1, 1, 1), "rounds"), ((1, 4, 4), "speed")])
+def test_counters_that_stand_still_are_believed_only_of_single_tokens(sizes, exact) -> None:
+    page = "".join(f"{name} 5\n" for name in COUNTERS)
+    server = Server(Streaming(vllm_chunks(*sizes), page), Vllm(), "m", None, True)  # type: ignore[arg-type]
+    (started, *_) = server_lane(server, GREEDY, ServerTokens(), "speculative")
+    assert isinstance(started, Started) and started.pair["server"]["exact"] == exact
+
+
+def test_steps_that_are_told_outweigh_a_page_that_says_there_are_none() -> None:
+    lists = {"num_spec_tokens": 3, "per_step_drafted": [3, 3], "per_step_accepted": [3, 3]}
+    records = [*vllm_chunks(1, 4, 4), {"choices": [], "metrics": {"speculative_decoding": lists}}]
+    server = Server(Streaming(records), Vllm(), "m", None, False)  # type: ignore[arg-type]
+    started, *_, finished = server_lane(server, GREEDY, ServerTokens(), "speculative")
+    assert isinstance(started, Started) and isinstance(finished, Finished)
+    assert started.gamma == 3 and started.pair["server"]["speculation"] is True and started.pair["draft"] is not None
+
+
+def test_counters_that_fail_do_not_lose_the_answer() -> None:
+    class Silent(Streaming):
+        def text(self, *_: Any) -> str:
+            raise ServerFailed("The server one did not answer before the deadline.")
+
+    server = Server(Silent(vllm_chunks(1, 1)), Vllm(), "m", None, True)  # type: ignore[arg-type]
+    assert server.ask(GREEDY).text == " w w" and server.ask(GREEDY).counts is None
+
+
+def test_one_answer_without_ids_is_compared_by_letters_and_the_others_are_not() -> None:
+    """llama.cpp sends no token that ends inside a character, so one prompt's answer can lack the ids of one server."""
+
+    def told(ids: bool) -> Callable[[Asked], Answer]:
+        return lambda asked: answer(WORDS, None if asked.prompt == "two" and not ids else [1, 2, 3])
+
+    tokens = dict(enumerate(WORDS, start=1))
+    servers = [speller("plain", tokens, told(True)), speller("spec", tokens, told(False))]
+    items = tuple(PromptItem(name, "", name) for name in ("one", "two"))
+    plan = servers_plan(servers, Plan(prompts=items, configs=(), chosen=Choice(), params=GREEDY.params, runs=1), 5.0)
+    trials = {(trial.prompt, trial.lane): trial.token_ids for trial in server_trials(servers, plan, 5.0)}
+    letters = tuple(map(ord, "".join(WORDS)))
+    assert trials == {
+        ("one", "generate"): (1, 2, 3), ("one", "speculative"): (1, 2, 3),
+        ("two", "generate"): letters, ("two", "speculative"): letters,
+    }  # fmt: skip
