@@ -18,7 +18,7 @@ from specdec.measure.prompts import read_prompts
 from specdec.report.court import NEAR_TIE, court_counts, court_headline, finding_sentence, sampled_sentences
 from specdec.report.recording import plain_json
 from specdec.servers.address import connected
-from specdec.servers.court import DRAWN_TOKENS, Ids, TextFinding, draws, greedy_court
+from specdec.servers.court import DRAWN_TOKENS, Drawn, TextFinding, draws, greedy_court, samples_of
 from specdec.servers.lane import Server
 from specdec.servers.race import lanes_of
 
@@ -97,10 +97,10 @@ def _sampled(
 
     seed = secrets.randbits(32) if params.seed is None else params.seed
     asked = asked_of(arguments, replace(params, max_new_tokens=DRAWN_TOKENS), prompts[0][1])
-    samples: dict[str, list[Ids]] = {server.name: [] for server in servers}
-    for name, drawn in draws(servers, asked, arguments.draws, seed):
-        samples[name].append(drawn)
-    plain, other = (server.name for server in servers)
+    drawn: dict[str, list[Drawn]] = {server.name: [] for server in servers}
+    for name, each in draws(servers, asked, arguments.draws, seed):
+        drawn[name].append(each)
+    samples, (plain, other) = samples_of(drawn), (server.name for server in servers)
     found = compare_samples(samples[plain], samples[other], seed)
     if arguments.json:
         sys.stdout.write(plain_json(asdict(found) | {"draws": arguments.draws, "seed": seed}, indent=1) + "\n")

@@ -70,6 +70,7 @@ class Answer:
     - ``tokens``: how many tokens it says it wrote; None if it did not say.
     - ``most_guesses``: how many guesses a step makes at most (K); None if it did not tell.
     - ``seconds``: until the end of the stream.
+    - ``began``: when the request was sent, on the clock (``perf_counter``).
     """
 
     prompt_ids: tuple[int, ...] | None
@@ -80,6 +81,7 @@ class Answer:
     steps: tuple[Step, ...] | None = None
     counts: Counts | None = None
     most_guesses: int | None = None
+    began: float = 0.0
 
     @property
     def ids(self) -> tuple[int, ...] | None:
@@ -91,20 +93,19 @@ class Answer:
     def sizes(self) -> list[int]:
         """How many tokens each piece counts for.
 
-        Where the server says that it wrote more tokens than it sent pieces, but not which piece has how many, a piece
-        counts for several in proportion to its length. The sum is the server's own.
+        Where the server says that it wrote more tokens than its pieces tell, the pieces that do not tell theirs count
+        for several in proportion to their length. The sum is then the server's own.
         """
-        told = [piece.tokens for piece in self.pieces]
-        if all(told):
-            return [count for count in told if count]
-        surplus = (self.tokens or len(told)) - len(told)
-        letters = sum(len(piece.text) for piece in self.pieces)
-        found, given, seen = [], 0, 0
-        for piece in self.pieces:
-            seen += len(piece.text)
-            more = max(0, round(surplus * seen / letters) - given) if letters and surplus > 0 else 0
+        found = [piece.tokens or 1 for piece in self.pieces]
+        untold = [at for at, piece in enumerate(self.pieces) if not piece.tokens]
+        surplus = (self.tokens or 0) - sum(found)
+        letters = sum(len(self.pieces[at].text) for at in untold)
+        given = seen = 0
+        for at in untold if letters and surplus > 0 else ():
+            seen += len(self.pieces[at].text)
+            more = max(0, round(surplus * seen / letters) - given)
             given += more
-            found.append(1 + more)
+            found[at] += more
         return found
 
     @property

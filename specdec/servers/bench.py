@@ -6,14 +6,14 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from specdec.errors import InvalidInput, SpecdecError
+from specdec.errors import InvalidInput, ServerFailed, SpecdecError
 from specdec.events import Event
 from specdec.facts import PairFacts
 from specdec.lanes.table import BASELINE, ENGINE, LaneConfig
 from specdec.measure.metrics import in_microseconds
 from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import message_of
-from specdec.measure.result import collect, in_letters
+from specdec.measure.result import collect, in_letters, started_of
 from specdec.measure.results.format import About
 from specdec.servers.answer import Asked, require_one_prompt
 from specdec.servers.lane import MACHINE, Server, server_lane
@@ -106,6 +106,10 @@ def server_trials(servers: Sequence[Server], asked: ServersPlan, seconds: float)
         if len(lanes) < len(plan.configs):
             continue
         letters = in_letters(*(events for _, events in lanes))
+        if not letters and len({started_of(events).prompt_ids for _, events in lanes}) > 1:
+            raise ServerFailed(
+                f"Prompt {item.name!r}: the servers read it as other tokens, so they cannot be compared."
+            )
         for config, events in lanes:
             result = collect(events)
             assert result.metrics is not None  # an answer without text has failed before

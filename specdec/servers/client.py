@@ -11,8 +11,8 @@ import math
 import re
 import ssl
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -22,6 +22,7 @@ from specdec.errors import InvalidInput, ServerFailed, quoted
 from specdec.servers.deadlines import Network, Stopped
 
 LONGEST_LINE = 1_000_000  # bytes of one event of a stream
+MOST_PARTS = 1000  # lines of one event
 MOST_STREAMED = 64_000_000  # bytes of one stream
 MOST_ANSWERED = 4_000_000  # bytes of any other answer
 MOST_REFUSED = 100_000  # bytes of what a server says in place of a stream
@@ -29,6 +30,7 @@ BOM = b"\xef\xbb\xbf"  # some servers begin a stream with it
 QUOTED = 300  # characters of a server's own error message that are shown
 PATIENCE = 30.0  # seconds for an answer that is no stream
 KEYS = "SPECDEC_KEY_"  # with the server's name in capitals: the environment variable that has its key
+SHORTEST_KEY = 6  # characters of a key that is hidden in what a server says
 IDLE = 5.0  # seconds for which an unused connection stays open
 
 
@@ -151,14 +153,8 @@ class Client:
             kind = _header(response, b"content-type")
             if not kind.startswith("text/event-stream"):
                 raise self._failed(f"sent {quoted(kind or 'no content type')} where a stream of events was asked for.")
-            for came, data in self._events(self._lines(response, began + seconds)):
+            for came, record in self._events(self._lines(response, began + seconds)):
                 at = came - began
-                if data == b"[DONE]":
-                    return
-                try:
-                    record = _parsed(data)
-                except ValueError:
-                    raise self._failed("sent an event that is no JSON.") from None
                 if not isinstance(record, dict):
                     raise self._failed("sent an event that is no JSON object.")
                 error = record if record.get("object") == "error" else record.get("error")
@@ -166,26 +162,38 @@ class Client:
                     raise self._failed(f"ended the stream with an error: {self._message(error)}")
                 yield Streamed(at, record)
 
-    def _events(self, lines: Iterator[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
-        """The data of each event, with the clock when its end came.
+    def _events(self, lines: Iterator[tuple[float, bytes]]) -> Iterator[tuple[float, Any]]:
+        """The JSON of each event until ``[DONE]``, with the clock when its end came.
 
-        An event may have several lines of data, which an empty line ends. A line that is JSON by itself is an event of
-        its own: some servers leave the empty lines out.
+        A line that is JSON by itself is an event of its own, because some servers leave out the empty line behind it.
+        Other lines of data belong together until an empty line. Raises ``ServerFailed`` where they are no JSON.
         """
         parts: list[bytes] = []
+        length = 0
         for came, line in lines:
             if line.startswith(b"data:"):
-                parts.append(line.removeprefix(b"data:").strip())
-                if sum(map(len, parts)) > LONGEST_LINE:
-                    raise self._failed(f"sent an event of more than {LONGEST_LINE // 10**6} MB.")
-            elif line:
-                continue  # a comment, or a name of an event
-            whole = b"\n".join(parts).strip()
-            if whole and (not line or whole == b"[DONE]" or _is_json(whole)):
-                yield came, whole
-                parts.clear()
-        if any(parts):
-            yield time.perf_counter(), b"\n".join(parts)
+                part = line.removeprefix(b"data:").strip()
+                if part == b"[DONE]":
+                    break
+                if not parts:
+                    with suppress(ValueError):
+                        yield came, _parsed(part)
+                        continue
+                length += len(part) + 1
+                if length > LONGEST_LINE or len(parts) == MOST_PARTS:
+                    raise self._failed(f"sent an event of more than {LONGEST_LINE // 10**6} MB or {MOST_PARTS} lines.")
+                parts += [part] if part or parts else []
+            elif not line and parts:
+                yield came, self._joined(parts)
+                parts, length = [], 0
+        if parts:
+            yield time.perf_counter(), self._joined(parts)
+
+    def _joined(self, parts: Sequence[bytes]) -> Any:
+        try:
+            return _parsed(b"\n".join(parts))
+        except ValueError:
+            raise self._failed("sent an event that is no JSON.") from None
 
     def _lines(self, response: httpcore2.Response, deadline: float) -> Iterator[tuple[float, bytes]]:
         """The lines of a stream, each with the clock when its end came: lines that came together have one time.
@@ -273,7 +281,9 @@ class Client:
     def _message(self, error: Any) -> str:
         """A server's own words about an error, in one bounded line without its key."""
         said = str(error.get("message", error.get("detail", error)) if isinstance(error, dict) else error)
-        return one_line(said.replace(self._key, "\u2026") if self._key else said, QUOTED)
+        if self._key and len(self._key) >= SHORTEST_KEY:  # a shorter one is part of many words
+            said = said.replace(self._key, "\u2026")
+        return one_line(said, QUOTED)
 
     def _failed(self, what: str) -> ServerFailed:
         return ServerFailed(f"The server {self.name} {what}")
@@ -292,14 +302,6 @@ def _parsed(text: bytes) -> Any:
         return json.loads(text.decode(errors="replace"), parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        _parsed(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _refuse(name: str) -> Any:

@@ -8,10 +8,10 @@ that ``specdec.measure.losslessness.compare_samples`` compares.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from specdec.errors import InvalidInput
 from specdec.measure.result import common_prefix
@@ -74,8 +74,9 @@ def _compare(name: str, plain: Server, other: Server, asked: Asked, every: Seque
     mine, theirs = plain.ask(asked), other.ask(asked)
     require_one_prompt({plain.name: mine, other.name: theirs})
     ids = mine.ids is not None and theirs.ids is not None
-    # Two models may use the same ids for other texts; a space in front may be left out.
-    ids = ids and not (mine.ids == theirs.ids and mine.text.strip() != theirs.text.strip())
+    if None in (mine.prompt_ids, theirs.prompt_ids):
+        # Two models may use the same ids for other texts; a space in front may be left out.
+        ids = ids and not (mine.ids == theirs.ids and mine.text.strip() != theirs.text.strip())
     at = _differ(mine, theirs, ids)
     if at is None:
         return TextFinding(name, "same", ids=ids)
@@ -134,23 +135,37 @@ def _batch_changes(plain: Server, asked: Asked, mine: Answer, at: int, ids: bool
     return any(place is not None and place <= at for place in places)
 
 
-def draws(servers: Sequence[Server], asked: Asked, count: int, seed: int) -> Iterator[tuple[str, Ids]]:
+class Drawn(NamedTuple):
+    """A sampled continuation: its token ids, None where the server told none, and its text."""
+
+    ids: Ids | None
+    text: str
+
+
+def samples_of(drawn: Mapping[str, Sequence[Drawn]]) -> dict[str, list[Ids]]:
+    """The continuations of each server as token ids, or all as letters if one of them has none."""
+    letters = any(each.ids is None for those in drawn.values() for each in those)
+    return {
+        name: [tuple(map(ord, each.text)) if letters else each.ids or () for each in those]
+        for name, those in drawn.items()
+    }
+
+
+def draws(servers: Sequence[Server], asked: Asked, count: int, seed: int) -> Iterator[tuple[str, Drawn]]:
     """``count`` continuations of a prompt from each server, in turns, each with a seed of its own.
 
-    Yields a server's name and a continuation: its token ids, or its letters if one of the servers tells no ids.
+    Yields a server's name and a continuation. ``samples_of`` makes them comparable.
     """
     if asked.params.greedy:
         raise InvalidInput("The temperature is 0 (greedy), and samples need sampling; set a temperature above 0.")
     seeds = random.Random(seed)
 
-    def run() -> Iterator[tuple[str, Ids]]:
-        first = {server.name: server.ask(asked) for server in servers}  # warms them up too
-        require_one_prompt(first)
-        in_ids = all(answer.ids is not None for answer in first.values())
+    def run() -> Iterator[tuple[str, Drawn]]:
+        require_one_prompt({server.name: server.ask(asked) for server in servers})  # warms them up too
         for _ in range(count):
             for server in servers:
                 # With equal seeds two samples would not be independent.
                 answer = server.ask(replace(asked, params=replace(asked.params, seed=seeds.getrandbits(31))))
-                yield server.name, (answer.ids or ()) if in_ids else tuple(map(ord, answer.text))
+                yield server.name, Drawn(answer.ids, answer.text)
 
     return run()

@@ -97,7 +97,9 @@ def _addresses(host: str, port: int) -> list[str]:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise httpcore2.ConnectError(str(error)) from error
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    # A link-local address of IPv6 is one together with its interface.
+    scoped = (f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found)
+    return list(dict.fromkeys(scoped))
 
 
 def _left(end: float | None, late: type[httpcore2.TimeoutException]) -> float:

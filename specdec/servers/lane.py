@@ -49,8 +49,9 @@ class Server:
         asked, prompt_ids = self.engine.spelled(self.client, asked, self.model)
         path, body = self.engine.request(asked, self.model)
         before = self.counted(end) if self.speculation is True else None
-        with closing(self.client.stream(path, body, end - time.perf_counter())) as events:
-            answer = self.engine.read(events, self.name, asked.params.max_new_tokens)
+        began = time.perf_counter()
+        with closing(self.client.stream(path, body, end - began)) as events:
+            answer = replace(self.engine.read(events, self.name, asked.params.max_new_tokens), began=began)
         if answer.prompt_ids is None:
             answer = replace(answer, prompt_ids=prompt_ids)
         if self.speculation is False and answer.steps is None:

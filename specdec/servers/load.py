@@ -119,8 +119,7 @@ def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -
             except BaseException:
                 failed.set()
                 raise
-            ended = time.perf_counter()
-            found.append(_Call(ended - answer.seconds, ended, answer))
+            found.append(_Call(answer.began, time.perf_counter(), answer))
         return found
 
     with ThreadPoolExecutor(at_once) as pool:

@@ -122,14 +122,13 @@ class OpenAI:
         prompt_ids: tuple[int, ...] | None = None
         reason: FinishReason | None = None
         last: dict[str, Any] = {}
-        tokens, end, written = None, 0.0, 0
-        half, thought = "", False  # of a character that two events share; whether thoughts were sent
+        usage, end, written = _Usage(name, most), 0.0, 0
+        half = ""  # of a character that two events share
         for end, record in streamed:
             choice = _choice(record, name)
             if (told := record.get("prompt_token_ids", choice.get("prompt_token_ids"))) is not None:
                 prompt_ids = wholes(told, "token ids of the prompt", name)
             text, half = _whole_characters(half + _text(choice, name))
-            thought = thought or _thinks(choice)
             ids = wholes(choice["token_ids"], "token ids", name) if choice.get("token_ids") else None
             if text or ids:
                 pieces.append(Piece(end, text, ids))
@@ -138,16 +137,15 @@ class OpenAI:
                 raise ServerFailed(f"The server {name} wrote more than the {most:,} tokens that were asked for.")
             if choice.get("finish_reason") not in (None, ""):
                 reason = _reason(choice, name)
-            usage = record.get("usage")
-            if isinstance(usage, dict) and usage.get("completion_tokens") is not None:
-                tokens = _told_tokens(usage, thought, name, most)
+            usage.saw(record.get("usage"), len(pieces))
             last |= {key: value for key, value in record.items() if key not in ("choices", "usage")}
         if reason is None:
             raise ServerFailed(f"The server {name} ended its stream without a reason; the text may be incomplete.")
         if half:  # the text ends inside a character
             *before, last_piece = pieces or [Piece(end, "", None)]
             pieces = [*before, replace(last_piece, text=f"{last_piece.text}\ufffd")]
-        if tokens and tokens < len(pieces) and any(piece.ids is None for piece in pieces):
+        tokens = usage.of(pieces, reason == "length")
+        if tokens and tokens < len(pieces) and all(piece.ids is None for piece in pieces):
             pieces = _merged(pieces, tokens)
         return self.told(Answer(prompt_ids, tuple(pieces), reason, end, tokens), last, name)
 
@@ -178,11 +176,6 @@ def _text(choice: dict[str, Any], name: str) -> str:
     return "".join(part for part in parts if part)
 
 
-def _thinks(choice: dict[str, Any]) -> bool:
-    delta = choice.get("delta")
-    return isinstance(delta, dict) and bool(delta.get("reasoning_content") or delta.get("reasoning"))
-
-
 def _whole_characters(text: str) -> tuple[str, str]:
     """The text without the first half of a character at its end, and that half.
 
@@ -193,25 +186,60 @@ def _whole_characters(text: str) -> tuple[str, str]:
     return whole, held
 
 
-def _told_tokens(usage: dict[str, Any], thought: bool, name: str, most: int) -> int | None:
-    """How many tokens the sent text has. Thoughts that are counted and not sent are none of them."""
-    tokens = whole(usage["completion_tokens"], "written tokens", name)
-    if tokens > most + 1:  # some count the token that ends a text beside these
-        raise ServerFailed(
-            f"The server {name} says that it wrote {tokens:,} tokens; {most:,} were asked for at most. So its speed is "
-            "not known."
-        )
-    details = usage.get("completion_tokens_details")
-    hidden = details.get("reasoning_tokens") if isinstance(details, dict) and not thought else None
-    return max(0, tokens - whole(hidden or 0, "tokens of thoughts", name)) or None
+class _Usage:
+    """What a stream says about how many tokens it wrote, event by event."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name, self._most = name, most
+        self._told: list[int] = []
+        self._hidden = 0  # tokens of thoughts that it counts
+        self._at = 0  # how many pieces there were when it last said so
+
+    def saw(self, usage: Any, pieces: int) -> None:
+        """Raises ``ServerFailed`` for a number that is none, and for more tokens than were asked for."""
+        if not isinstance(usage, dict) or usage.get("completion_tokens") is None:
+            return
+        tokens = whole(usage["completion_tokens"], "written tokens", self._name)
+        if tokens > self._most + 1:  # some count the token that ends a text beside these
+            raise ServerFailed(
+                f"The server {self._name} says that it wrote {tokens:,} tokens; {self._most:,} were asked for at most. "
+                "So its speed is not known."
+            )
+        total, prompt = usage.get("total_tokens"), usage.get("prompt_tokens")
+        if type(total) is int and type(prompt) is int and total - prompt <= self._most:
+            tokens = max(tokens, total - prompt)  # some count thoughts in the total only
+        details = usage.get("completion_tokens_details")
+        hidden = details.get("reasoning_tokens") if isinstance(details, dict) else None
+        self._hidden = whole(hidden or 0, "tokens of thoughts", self._name)
+        self._told.append(tokens)
+        self._at = pieces
+
+    def of(self, pieces: Sequence[Piece], cut: bool) -> int | None:
+        """How many tokens these pieces have; None where that is not said, or is not to be believed.
+
+        Counts that stand still while text comes are those of single events. A token has a few pieces at most. Thoughts
+        that were counted and not sent are no tokens of the text. ``cut``: the text ends at the limit of its length;
+        LM Studio counts one too few there.
+        """
+        if not self._told or self._at < len(pieces) or (len(self._told) > 1 and self._told[-1] <= self._told[0]):
+            return None
+        tokens = self._told[-1]
+        if tokens - self._hidden >= len(pieces):
+            tokens -= self._hidden
+        few = tokens < len(pieces)
+        return None if few and (tokens * PIECES < len(pieces) or (cut and tokens == len(pieces) - 1)) else tokens
 
 
 def _merged(pieces: Sequence[Piece], tokens: int) -> list[Piece]:
-    """As many pieces as tokens: a token whose text came in several parts came with the last of them."""
+    """As many pieces as tokens: a token whose text came in several parts came with the last of them.
+
+    The first came with its first part, so that the seconds after it are those of the others.
+    """
     groups: list[list[Piece]] = [[] for _ in range(tokens)]
     for place, piece in enumerate(pieces):
         groups[place * tokens // len(pieces)].append(piece)
-    return [Piece(group[-1].seconds, "".join(piece.text for piece in group), None) for group in groups]
+    ends = [groups[0][0].seconds, *(group[-1].seconds for group in groups[1:])]
+    return [Piece(at, "".join(piece.text for piece in group), None) for at, group in zip(ends, groups, strict=True)]
 
 
 def _reason(choice: dict[str, Any], name: str) -> FinishReason:

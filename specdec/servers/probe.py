@@ -63,7 +63,8 @@ def probe(client: Client, model: str | None = None, seconds: float = PATIENCE) -
     end = time.perf_counter() + seconds
     listed = client.json("/v1/models", seconds=seconds, needed=True)
     found = _objects(listed.get("data")) if isinstance(listed, dict) else []
-    chosen = model if model is not None else _only([each["id"] for each in found if "id" in each], client.name)
+    names = [each["id"] for each in found if "id" in each]
+    chosen = _only(names, client.name) if model is None else _named(names, model)
     owners = [each.get("owned_by") for each in found if each.get("id") == chosen]
     pages: dict[str, list[dict[str, Any]]] = {}
     for path in PAGES:
@@ -71,6 +72,12 @@ def probe(client: Client, model: str | None = None, seconds: float = PATIENCE) -
         pages |= {path: [page] if isinstance(page, dict) else _objects(page)}
     metrics = metrics_of(client, end - time.perf_counter())
     return Probe(chosen, next((owner for owner in owners if isinstance(owner, str)), ""), pages, metrics)
+
+
+def _named(names: list[Any], model: str) -> str:
+    """The model that is called so. Messages show the last part of a folder's name, so that part is enough."""
+    alike = {name for name in names if isinstance(name, str) and shown_name(name) == model}
+    return alike.pop() if len(alike) == 1 and model not in names else model
 
 
 def _objects(page: Any) -> list[dict[str, Any]]:

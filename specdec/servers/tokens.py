@@ -56,9 +56,15 @@ class ServerTokens(TokenBytes):
         prompt_ids, ids = answer.prompt_ids or (), answer.ids or ()
         alike = True
         try:
-            for text, known in ((answer.text, self._spell(ids, answer.text)), (prompt, self._has(prompt_ids))):
+            texts = (
+                (answer.text, ids, self._spell(ids, answer.text)), (prompt, prompt_ids, self._has(prompt_ids)),
+            )  # fmt: skip
+            for text, its_ids, known in texts:
                 if text and not known:
                     told = _read(engine.token_bytes(client, model, text), text)
+                    if not told and self._has(its_ids):  # what is known contradicts the text
+                        told = {i: _detokenized(client, model, i, end) for i in dict.fromkeys(its_ids)}
+                        alike = any(told.values())
                     alike = alike and all(_same(self._bytes.get(token_id, b""), its) for token_id, its in told.items())
                     self._bytes = told | self._bytes
             for token_id in dict.fromkeys([*prompt_ids, *ids]):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from specdec.errors import ServerFailed
+from specdec.errors import InvalidInput, ServerFailed
 from specdec.events import Finished, SamplingParams, Started
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice, PromptItem
@@ -17,14 +17,16 @@ from specdec.report.court import finding_sentence
 from specdec.report.load import load_rows, load_verdict
 from specdec.report.race_verdict import race_verdict
 from specdec.report.recording import Recorder
+from specdec.servers import deadlines
 from specdec.servers.answer import Answer, Asked, Counts, Piece, require_one_prompt
 from specdec.servers.bench import server_trials, servers_plan
 from specdec.servers.client import Streamed
-from specdec.servers.court import greedy_court
+from specdec.servers.court import Drawn, greedy_court, samples_of
 from specdec.servers.lane import Server, server_lane
 from specdec.servers.load import LoadRun, _Call, warmed_up
 from specdec.servers.openai import OpenAI
-from specdec.servers.probe import Probe, difference
+from specdec.servers.probe import Probe, difference, probe
+from specdec.servers.sglang import SGLang
 from specdec.servers.tokens import ServerTokens
 from specdec.servers.vllm import COUNTERS, Vllm
 
@@ -88,6 +90,20 @@ def test_one_id_for_two_words_is_shown_as_each_server_wrote_it() -> None:
     assert "First difference at character 1" in said and "name different models (plain and spec)" in said
 
 
+def test_a_server_that_spells_single_ids_only_is_asked_where_its_text_contradicts_them() -> None:
+    def lone(name: str, words: dict[int, str]) -> Server:
+        def page(path: str, body: dict, _: float) -> dict | None:
+            return {"text": "".join(words[i] for i in body["tokens"])} if path == "/detokenize" else None
+
+        server = speller(name, {}, lambda _: answer(list(words.values()), list(words)), SGLang())
+        server.client.json = page  # type: ignore[method-assign]
+        return server
+
+    run, spell = race(lone("plain", {7: "apple", 8: " tart"}), lone("spec", {7: "zebra", 8: " tart"}))
+    assert [text_of(lane, spell) for lane in run.values()] == ["apple tart", "zebra tart"]
+    assert not race_verdict([run], text_of=spell).same
+
+
 def test_a_token_that_ends_a_text_is_no_other_vocabulary() -> None:
     both = [speller(name, {7: "a", 8: " b"}, lambda _: answer(["a", " b", ""], [7, 8, 2])) for name in ("m", "m")]
     run, spell = race(*both)
@@ -120,6 +136,8 @@ def test_a_plain_server_that_leaves_its_own_choice_accuses_nobody() -> None:
 
 def test_equal_ids_of_other_words_are_not_the_same_text() -> None:
     found = court(answer(["apple"], [7]), answer(["zebra"], [7]))
+    told = [answer([words], [7], (5,)) for words in ("apple", "<think>apple")]
+    assert court(*told).verdict == "same", "one tokenizer read the prompt, so the ids are one model's"
     assert (found.verdict, found.at, found.ids) == ("unknown", 0, False)
     assert court(answer(["apple"], [7]), answer([" apple"], [7])).verdict == "same", "a space in front may be left out"
 
@@ -137,17 +155,71 @@ def test_more_tokens_than_were_asked_for_are_refused() -> None:
 
 
 def test_parts_of_a_token_are_joined_to_the_sum_that_is_told() -> None:
+    """The first token came with its first part."""
     found = read(completion(*"abcdefgh", completion_tokens=3))
-    assert found.sizes == [1, 1, 1] and found.text == "abcdefgh" and found.pieces[-1].seconds == pytest.approx(0.8)
+    assert found.sizes == [1, 1, 1] and found.text == "abcdefgh"
+    assert [found.pieces[at].seconds for at in (0, -1)] == pytest.approx([0.1, 0.8])
 
 
-@pytest.mark.parametrize(("field", "sizes"), [("content", [1] * 3), ("reasoning_content", [13, 14, 13])])
-def test_thoughts_that_are_not_sent_are_not_counted(field, sizes) -> None:
-    records: list[dict] = [{"choices": [{"index": 0, "delta": {field: word}}]} for word in ("abc", "def", "ghi")]
+def chat(field: str, count: int, **usage: Any) -> list[dict]:
+    """A chat whose words come under ``field``, one an event."""
+    records: list[dict] = [{"choices": [{"index": 0, "delta": {field: f" w{at}"}}]} for at in range(count)]
     records.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    usage = {"completion_tokens": 40, "completion_tokens_details": {"reasoning_tokens": 37}}
-    found = read([*records, {"choices": [], "usage": usage}])
-    assert sum(found.sizes) == sum(sizes)
+    return [*records, {"choices": [], "usage": usage}]
+
+
+def thoughts(tokens: int) -> dict:
+    return {"completion_tokens_details": {"reasoning_tokens": tokens}}
+
+
+@pytest.mark.parametrize(
+    ("records", "tokens"),
+    [
+        (chat("content", 10, completion_tokens=50, **thoughts(40)), 10),  # not sent
+        (chat("reasoning_content", 10, completion_tokens=50, **thoughts(45)), 50),  # sent, in pieces of several
+        (chat("content", 20, completion_tokens=20, **thoughts(18)), 20),  # sent within the text
+        (chat("reasoning_content", 40, completion_tokens=5), 40),  # sent and not counted
+        (
+            chat("content", 10, completion_tokens=10, prompt_tokens=7, total_tokens=57, **thoughts(40)),
+            10,
+        ),  # in the total
+        (chat("content", 10, completion_tokens=10, prompt_tokens=7, total_tokens=10**30), 10),
+    ],
+)
+def test_thoughts_are_counted_where_they_are_sent(records, tokens) -> None:
+    assert sum(read(records).sizes) == tokens
+
+
+def usages(*counts: int | None) -> list[dict]:
+    """A word an event, each with what the server says of its tokens there."""
+    records = []
+    for at, count in enumerate(counts):
+        told = {} if count is None else {"usage": {"completion_tokens": count}}
+        records.append({"choices": [{"index": 0, "text": f" w{at}"}]} | told)
+    records[-1]["choices"][0]["finish_reason"] = "length"
+    return records
+
+
+@pytest.mark.parametrize(
+    ("counts", "tokens"),
+    [
+        ((4, 8, 12, 16), 16),  # all so far
+        ((4, 4, 4, 4), 4),  # of each event: no sum
+        ((1, None, None, None), 4),  # before the text
+        ((None, None, None, 3), 4),  # one too few at the limit of the length
+        ((None,) * 9 + (2,), 10),  # too few to be the pieces of so many
+    ],
+)
+def test_a_count_that_cannot_be_that_of_the_text_is_not_believed(counts, tokens) -> None:
+    found = read(usages(*counts))
+    assert sum(found.sizes) == tokens and found.pieces[0].seconds == pytest.approx(0.1)
+
+
+def test_pieces_that_tell_their_tokens_keep_them_beside_one_that_does_not() -> None:
+    pieces = [Piece(0.1 * at, " w w w w", (1, 2, 3, 4)) for at in range(1, 5)]
+    flush = Piece(0.5, " end", None)
+    assert Answer(None, (*pieces, flush), "length", 0.5).sizes == [4, 4, 4, 4, 1]
+    assert Answer(None, (*pieces, flush), "length", 0.5, tokens=19).sizes == [4, 4, 4, 4, 3]
 
 
 def test_a_character_in_two_halves_is_one() -> None:
@@ -156,9 +228,16 @@ def test_a_character_in_two_halves_is_one() -> None:
     assert read(completion("\ude00 b")).text == "\ufffd b"
 
 
+def test_samples_are_letters_if_one_of_them_has_no_ids() -> None:
+    """An empty text says nothing about ids."""
+    ids = {"plain": [Drawn((1, 2), "a b"), Drawn((), "")], "spec": [Drawn((1, 3), "a c")]}
+    assert samples_of(ids) == {"plain": [(1, 2), ()], "spec": [(1, 3)]}
+    letters = samples_of(ids | {"spec": [Drawn((), ""), Drawn(None, "a c")]})
+    assert letters == {"plain": [tuple(map(ord, "a b")), ()], "spec": [(), tuple(map(ord, "a c"))]}
+
+
 def test_load_counts_the_tokens_that_a_server_tells() -> None:
-    pieces = ["four words of text"] * 8
-    call = _Call(0.0, 1.0, answer(pieces, tokens=32))
+    call = _Call(0.0, 1.0, answer(["four words of text"] * 8, tokens=32))
     assert call.tokens_between(0.0, 1.0) == 32 and call.tokens_between(0.04, 0.06) == 8
     runs = [LoadRun(name, 1, 0, 32, 1.0, (0.1,), (0.1,), None, told=name == "plain") for name in ("plain", "spec")]
     said = "spec tells neither token ids nor how many tokens it wrote, so a piece of its text counts as one token."
@@ -253,3 +332,33 @@ def test_one_answer_without_ids_is_compared_by_letters_and_the_others_are_not() 
         ("one", "generate"): (1, 2, 3), ("one", "speculative"): (1, 2, 3),
         ("two", "generate"): letters, ("two", "speculative"): letters,
     }  # fmt: skip
+
+
+def test_a_prompt_of_a_set_that_is_read_as_other_tokens_is_refused_by_name() -> None:
+    def told(ids: tuple[int, ...]) -> Callable[[Asked], Answer]:
+        return lambda asked: answer(WORDS, [1, 2, 3], ids if asked.prompt == "two" else (5,))
+
+    tokens = dict(enumerate(WORDS, start=1))
+    servers = [speller("plain", tokens, told((7, 8))), speller("spec", tokens, told((9, 7, 8)))]
+    items = tuple(PromptItem(name, "", name) for name in ("one", "two"))
+    plan = servers_plan(servers, Plan(prompts=items, configs=(), chosen=Choice(), params=GREEDY.params, runs=1), 5.0)
+    found = []
+    with pytest.raises(ServerFailed, match="Prompt 'two': the servers read it as other tokens"):
+        found += server_trials(servers, plan, 5.0)
+
+
+def test_a_model_may_be_named_as_messages_name_it() -> None:
+    listed = {"data": [{"id": "/models/a"}, {"id": "/models/b"}, {"id": "c"}]}
+    client = SimpleNamespace(
+        name="one", json=lambda path, **_: listed if path == "/v1/models" else None, text=lambda *_: ""
+    )
+    for given, asked in (("a", "/models/a"), ("/models/b", "/models/b"), ("c", "c"), ("d", "d")):
+        assert probe(client, given).model == asked  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"several models \(a, b, c\)"):
+        probe(client)  # type: ignore[arg-type]
+
+
+def test_a_link_local_address_keeps_its_interface(monkeypatch) -> None:
+    found = [(0, 0, 0, "", ("fe80::1", 80, 0, 3)), (0, 0, 0, "", ("::1", 80, 0, 0)), (0, 0, 0, "", ("10.0.0.1", 80))]
+    monkeypatch.setattr(deadlines.socket, "getaddrinfo", lambda *_, **__: found)
+    assert deadlines._addresses("a", 80) == ["fe80::1%3", "::1", "10.0.0.1"]

@@ -15,7 +15,7 @@ from specdec.measure.detectable import LEVEL
 from specdec.measure.losslessness import compare_samples
 from specdec.report.court import court_counts, court_headline, finding_sentence, sampled_sentences
 from specdec.servers.answer import Asked
-from specdec.servers.court import NEAR, TextFinding, draws, greedy_court
+from specdec.servers.court import NEAR, Drawn, TextFinding, draws, greedy_court, samples_of
 from specdec.servers.lane import Server, connect
 
 GREEDY = SamplingParams(max_new_tokens=24)
@@ -88,11 +88,12 @@ def test_a_text_that_the_batch_changes_is_no_fault() -> None:
 def test_samples_of_two_servers_are_compared(fault: str, lossless: bool) -> None:
     """Drafting by argmax while q is soft, and correcting from p in place of the residual, both show."""
     params = SamplingParams(max_new_tokens=4, temperature=1.0, ignore_eos=True)
-    samples: dict[str, list[tuple[int, ...]]] = {"plain": [], "spec": []}
+    drawn: dict[str, list[Drawn]] = {"plain": [], "spec": []}
     table = Table(unlike=4.0)  # guesses are often wrong, so that corrections are many
     with court(TableServer(table), TableServer(table, 3, fault)) as servers:
-        for name, ids in draws(servers, Asked("a", params, 20.0), 400, seed=5):
-            samples[name].append(ids)
+        for name, each in draws(servers, Asked("a", params, 20.0), 400, seed=5):
+            drawn[name].append(each)
+    samples = samples_of(drawn)
     compared = compare_samples(samples["plain"], samples["spec"])
     assert (compared.p_value >= LEVEL) == lossless
     said = sampled_sentences(compared, LEVEL, 400, 4, ("plain", "spec"))

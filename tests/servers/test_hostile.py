@@ -351,6 +351,15 @@ def test_a_stop_ends_the_wait_for_a_silent_server(path) -> None:
             go_on.set()
 
 
+def test_data_that_never_becomes_json_is_refused_at_a_bound(monkeypatch) -> None:
+    """Thousands of lines of one event, of which none is JSON, take no longer than they are long."""
+    for line, said in (("data: [\n", "1000 lines"), ("data: " + "a" * 5000 + "\n", "more than 1 MB")):
+        with hostile({"/v1/completions": sent(repeated(line.encode(), 10**6))}) as url, bounded(monkeypatch):
+            with pytest.raises(ServerFailed) as caught:
+                lane_of(url)
+        require_sentence(caught.value, said)
+
+
 LINES = {
     "an event of several lines": 'data: {"choices": [\ndata: {"index": 0, "text": " a"}]}\n\n',
     "events without an empty line between them": 'data: {"choices": [{"index": 0, "text": " a"}]}\ndata:\n',

@@ -279,9 +279,9 @@ def test_fifty_prompts(servers, monkeypatch, capsys) -> None:
         assert isinstance(asked.prompt, str)
         expected, prompt_ids = greedy(pair, asked)
         for name, server in servers.items():
-            before = server._counted()
+            before = server.counted()
             (started, *rounds, _), records = told(server, asked, monkeypatch)
-            counted = difference(before, server._counted())
+            counted = difference(before, server.counted())
             drafted, accepted = lists_of(records)
             assert started.prompt_ids == prompt_ids
             if name != "plain":

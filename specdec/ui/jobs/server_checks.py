@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from specdec.measure.losslessness import SampleComparison, compare_samples
 from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.servers.address import connected
-from specdec.servers.court import DRAWN_TOKENS, Ids, TextFinding, draws, greedy_court
+from specdec.servers.court import DRAWN_TOKENS, Drawn, TextFinding, draws, greedy_court, samples_of
 from specdec.servers.lane import Server
 from specdec.servers.load import CALLS_EACH, LoadRun, under_load, warmed_up
 from specdec.servers.race import lanes_of
@@ -84,12 +84,12 @@ def _greedy(servers: Sequence[Server], ask: ServerRace, turn: Turn) -> Iterator[
 def _sampled(servers: Sequence[Server], ask: ServerRace, count: int, turn: Turn) -> Iterator[TextsSoFar]:
     found, seed = TextsSoFar(count), secrets.randbits(32)
     asked = turn.asked(ask.prompt, ask.chat, replace(ask.params, max_new_tokens=DRAWN_TOKENS))
-    samples: dict[str, list[Ids]] = {server.name: [] for server in servers}
-    for name, drawn in draws(servers, asked, count, seed):
-        samples[name].append(drawn)
+    drawn: dict[str, list[Drawn]] = {server.name: [] for server in servers}
+    for name, each in draws(servers, asked, count, seed):
+        drawn[name].append(each)
         if name != servers[0].name:
             found.drawn += 1
             yield found
-    plain, other = samples.values()
+    plain, other = samples_of(drawn).values()
     found.compared = compare_samples(plain, other, seed)
     yield found
