@@ -123,7 +123,7 @@ class OpenAI:
         reason: FinishReason | None = None
         last: dict[str, Any] = {}
         usage, end, written = _Usage(name, most), 0.0, 0
-        half = ""  # of a character that two events share
+        half, thought = "", False  # of a character that two events share; whether thoughts were sent
         for end, record in streamed:
             choice = _choice(record, name)
             if (told := record.get("prompt_token_ids", choice.get("prompt_token_ids"))) is not None:
@@ -137,6 +137,7 @@ class OpenAI:
                 raise ServerFailed(f"The server {name} wrote more than the {most:,} tokens that were asked for.")
             if choice.get("finish_reason") not in (None, ""):
                 reason = _reason(choice, name)
+            thought = thought or _thinks(choice)
             usage.saw(record.get("usage"), len(pieces))
             last |= {key: value for key, value in record.items() if key not in ("choices", "usage")}
         if reason is None:
@@ -144,7 +145,7 @@ class OpenAI:
         if half:  # the text ends inside a character
             *before, last_piece = pieces or [Piece(end, "", None)]
             pieces = [*before, replace(last_piece, text=f"{last_piece.text}\ufffd")]
-        tokens = usage.of(pieces, reason == "length")
+        tokens = usage.of(pieces, reason == "length", thought)
         if tokens and tokens < len(pieces) and all(piece.ids is None for piece in pieces):
             pieces = _merged(pieces, tokens)
         return self.told(Answer(prompt_ids, tuple(pieces), reason, end, tokens), last, name)
@@ -191,9 +192,8 @@ class _Usage:
 
     def __init__(self, name: str, most: int) -> None:
         self._name, self._most = name, most
-        self._told: list[int] = []
+        self._told: list[tuple[int, int]] = []  # how many pieces there were, and how many tokens it said
         self._hidden = 0  # tokens of thoughts that it counts
-        self._at = 0  # how many pieces there were when it last said so
 
     def saw(self, usage: Any, pieces: int) -> None:
         """Raises ``ServerFailed`` for a number that is none, and for more tokens than were asked for."""
@@ -211,20 +211,21 @@ class _Usage:
         details = usage.get("completion_tokens_details")
         hidden = details.get("reasoning_tokens") if isinstance(details, dict) else None
         self._hidden = whole(hidden or 0, "tokens of thoughts", self._name)
-        self._told.append(tokens)
-        self._at = pieces
+        self._told.append((pieces, tokens))
 
-    def of(self, pieces: Sequence[Piece], cut: bool) -> int | None:
+    def of(self, pieces: Sequence[Piece], cut: bool, thought: bool) -> int | None:
         """How many tokens these pieces have; None where that is not said, or is not to be believed.
 
         Counts that stand still while text comes are those of single events. A token has a few pieces at most. Thoughts
         that were counted and not sent are no tokens of the text. ``cut``: the text ends at the limit of its length;
-        LM Studio counts one too few there.
+        LM Studio counts one too few there. ``thought``: thoughts were sent.
         """
-        if not self._told or self._at < len(pieces) or (len(self._told) > 1 and self._told[-1] <= self._told[0]):
+        if not self._told:
             return None
-        tokens = self._told[-1]
-        if tokens - self._hidden >= len(pieces):
+        (before, first), (at, tokens) = self._told[0], self._told[-1]
+        if at < len(pieces) or (before < at and tokens <= first):
+            return None
+        if not thought and tokens - self._hidden >= len(pieces):
             tokens -= self._hidden
         few = tokens < len(pieces)
         return None if few and (tokens * PIECES < len(pieces) or (cut and tokens == len(pieces) - 1)) else tokens
@@ -240,6 +241,11 @@ def _merged(pieces: Sequence[Piece], tokens: int) -> list[Piece]:
         groups[place * tokens // len(pieces)].append(piece)
     ends = [groups[0][0].seconds, *(group[-1].seconds for group in groups[1:])]
     return [Piece(at, "".join(piece.text for piece in group), None) for at, group in zip(ends, groups, strict=True)]
+
+
+def _thinks(choice: dict[str, Any]) -> bool:
+    delta = choice.get("delta")
+    return isinstance(delta, dict) and bool(delta.get("reasoning_content") or delta.get("reasoning"))
 
 
 def _reason(choice: dict[str, Any], name: str) -> FinishReason:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ class ServerTokens(TokenBytes):
     def __init__(self) -> None:
         self._bytes: dict[int, bytes] = {}
         self._ids: dict[str, int] = {}  # of pieces of text, where ids are not told
+        self._asked: defaultdict[str, set[int]] = defaultdict(set)  # by server: the ids that it was asked to spell
+        self._others: set[str] = set()  # servers with other bytes for an id
 
     def __call__(self, token_id: int) -> bytes:
         return self._bytes.get(token_id, b"")
@@ -54,7 +57,6 @@ class ServerTokens(TokenBytes):
         """
         end = time.perf_counter() + PATIENCE
         prompt_ids, ids = answer.prompt_ids or (), answer.ids or ()
-        alike = True
         try:
             texts = (
                 (answer.text, ids, self._spell(ids, answer.text)), (prompt, prompt_ids, self._has(prompt_ids)),
@@ -62,10 +64,14 @@ class ServerTokens(TokenBytes):
             for text, its_ids, known in texts:
                 if text and not known:
                     told = _read(engine.token_bytes(client, model, text), text)
-                    if not told and self._has(its_ids):  # what is known contradicts the text
-                        told = {i: _detokenized(client, model, i, end) for i in dict.fromkeys(its_ids)}
-                        alike = any(told.values())
-                    alike = alike and all(_same(self._bytes.get(token_id, b""), its) for token_id, its in told.items())
+                    if not told and self._has(its_ids):  # what is known may contradict the text
+                        new = set(its_ids) - self._asked[client.name]
+                        told = {i: _detokenized(client, model, i, end) for i in new}
+                        self._asked[client.name] |= new
+                        if new and not any(told.values()) and all(map(self, its_ids)):
+                            self._others.add(client.name)
+                    if not all(_same(self(token_id), its) for token_id, its in told.items()):
+                        self._others.add(client.name)
                     self._bytes = told | self._bytes
             for token_id in dict.fromkeys([*prompt_ids, *ids]):
                 if time.perf_counter() > end:
@@ -77,7 +83,7 @@ class ServerTokens(TokenBytes):
         joined = b"".join(map(self, prompt_ids)).decode(errors="replace")
         if prompt_ids and joined != prompt and joined.strip() == "":
             self._bytes[prompt_ids[0]] = prompt.encode()
-        return alike
+        return client.name not in self._others
 
     def _has(self, ids: Sequence[int]) -> bool:
         return self._bytes.keys() >= set(ids)

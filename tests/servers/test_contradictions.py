@@ -104,6 +104,36 @@ def test_a_server_that_spells_single_ids_only_is_asked_where_its_text_contradict
     assert not race_verdict([run], text_of=spell).same
 
 
+@pytest.mark.parametrize("spelled", [True, False])
+def test_ids_that_nobody_spells_stay_ids(spelled) -> None:
+    """A gateway may pass on the calls alone. Nothing is known then, so nothing is contradicted, in any run."""
+    words = {7: "a", 8: " b"} if spelled else {}
+    both = [speller(name, words, lambda _: answer(["a", " b"], [7, 8], (5,))) for name in ("plain", "spec")]
+    tokens = ServerTokens()
+    for _ in range(3):
+        for each in both:
+            started, *_ = server_lane(each, GREEDY, tokens, "speculative")
+            assert isinstance(started, Started) and started.pair["server"]["ids"]
+
+
+def test_a_server_is_asked_once_for_each_id() -> None:
+    """SGLang spells single ids only, and a parser of thoughts leaves tokens out of the text."""
+    asked: list[int] = []
+
+    def page(path: str, body: dict, _: float) -> dict | None:
+        asked.extend(body["tokens"][:1])
+        return {"text": " w" * len(body["tokens"])} if path == "/detokenize" else None
+
+    server = speller("one", {}, lambda _: answer([" w", "", " w"], [7, 9, 8]), SGLang())
+    server.client.json = page  # type: ignore[method-assign]
+    tokens = ServerTokens()
+    counts = []
+    for _ in range(4):
+        list(server_lane(server, GREEDY, tokens, "speculative"))
+        counts.append(len(asked))
+    assert counts[1] == counts[2] == counts[3]
+
+
 def test_a_token_that_ends_a_text_is_no_other_vocabulary() -> None:
     both = [speller(name, {7: "a", 8: " b"}, lambda _: answer(["a", " b", ""], [7, 8, 2])) for name in ("m", "m")]
     run, spell = race(*both)
@@ -178,6 +208,7 @@ def thoughts(tokens: int) -> dict:
         (chat("content", 10, completion_tokens=50, **thoughts(40)), 10),  # not sent
         (chat("reasoning_content", 10, completion_tokens=50, **thoughts(45)), 50),  # sent, in pieces of several
         (chat("content", 20, completion_tokens=20, **thoughts(18)), 20),  # sent within the text
+        (chat("reasoning_content", 10, completion_tokens=60, **thoughts(40)), 60),  # sent, in pieces of several
         (chat("reasoning_content", 40, completion_tokens=5), 40),  # sent and not counted
         (
             chat("content", 10, completion_tokens=10, prompt_tokens=7, total_tokens=57, **thoughts(40)),
@@ -190,14 +221,15 @@ def test_thoughts_are_counted_where_they_are_sent(records, tokens) -> None:
     assert sum(read(records).sizes) == tokens
 
 
-def usages(*counts: int | None) -> list[dict]:
+def usages(*counts: int | tuple[int, ...] | None) -> list[dict]:
     """A word an event, each with what the server says of its tokens there."""
     records = []
     for at, count in enumerate(counts):
-        told = {} if count is None else {"usage": {"completion_tokens": count}}
+        first, *more = count if isinstance(count, tuple) else (count,)
+        told = {} if first is None else {"usage": {"completion_tokens": first}}
         records.append({"choices": [{"index": 0, "text": f" w{at}"}]} | told)
     records[-1]["choices"][0]["finish_reason"] = "length"
-    return records
+    return [*records, *({"choices": [], "usage": {"completion_tokens": each}} for each in more)]
 
 
 @pytest.mark.parametrize(
@@ -206,6 +238,8 @@ def usages(*counts: int | None) -> list[dict]:
         ((4, 8, 12, 16), 16),  # all so far
         ((4, 4, 4, 4), 4),  # of each event: no sum
         ((1, None, None, None), 4),  # before the text
+        ((None, None, None, (16, 16)), 16),  # with the end, and once more behind it
+        (((5, 5),), 5),
         ((None, None, None, 3), 4),  # one too few at the limit of the length
         ((None,) * 9 + (2,), 10),  # too few to be the pieces of so many
     ],
@@ -345,6 +379,15 @@ def test_a_prompt_of_a_set_that_is_read_as_other_tokens_is_refused_by_name() -> 
     found = []
     with pytest.raises(ServerFailed, match="Prompt 'two': the servers read it as other tokens"):
         found += server_trials(servers, plan, 5.0)
+
+
+def test_a_server_that_does_not_tell_how_it_read_a_prompt_is_measured() -> None:
+    tokens = dict(enumerate(WORDS, start=1))
+    told = [answer(WORDS, [1, 2, 3], (5,)), answer(WORDS, [1, 2, 3])]
+    servers = [speller(name, tokens, lambda _, its=its: its) for name, its in zip(("plain", "spec"), told, strict=True)]
+    items = (PromptItem("one", "", "one"),)
+    plan = servers_plan(servers, Plan(prompts=items, configs=(), chosen=Choice(), params=GREEDY.params, runs=1), 5.0)
+    assert len(list(server_trials(servers, plan, 5.0))) == 2
 
 
 def test_a_model_may_be_named_as_messages_name_it() -> None:

@@ -26,6 +26,8 @@ class Spelling(OpenAI):
 class Detokenizer:
     """A server that turns ids into text, each after a space that it leaves out at the beginning."""
 
+    name = "one"
+
     def __init__(self, parts, key="prompt") -> None:
         self.parts, self.key, self.calls = parts, key, 0
 
