@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -87,3 +88,14 @@ class ChainDraft(Drafter):
     def _choose(self, processed: torch.Tensor, context: TokenBuffer, offset: int) -> torch.Tensor:
         """The greedy guess (1,) by ``processed`` (1, V), at ``offset`` after the committed ids."""
         return processed.argmax(-1)
+
+
+def rows_of(embedding: Any) -> int:
+    """How many ids an embedding has a row for."""
+    rows: int = embedding.weight.shape[0]
+    return rows
+
+
+def with_stand_ins(ids: torch.Tensor, rows: int) -> torch.Tensor:
+    """``ids`` with another one in place of each that an embedding has no row for: only the guess after it suffers."""
+    return torch.where(ids < rows, ids, torch.zeros_like(ids))

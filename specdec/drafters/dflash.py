@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from specdec.drafters.autoregressive import spliced
+from specdec.drafters.autoregressive import spliced, with_stand_ins
 from specdec.drafters.base import (
     DraftChoices,
     Drafter,
@@ -286,7 +286,10 @@ class DFlashDraft(Drafter):
         began, last = mark(context.device), context.length - 1
         new = self._new_context(last)
         ids = torch.cat([context.ids(last, last + 1), self._masks[: count - self._head.config.from_anchor]])
-        block = F.embedding(ids, self._embedding).to(new.dtype) * self._head.config.embedding_scale
+        block = (
+            F.embedding(with_stand_ins(ids, len(self._embedding)), self._embedding).to(new.dtype)
+            * self._head.config.embedding_scale
+        )
         states = self._head(block, new, self._caches)[-count:]
         self._marks.append((began, mark(context.device)))
         return states

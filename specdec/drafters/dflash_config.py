@@ -318,10 +318,16 @@ def _sizes(config: Mapping[str, Any], muse: bool) -> Qwen3Config:
     kinds = given.get("layer_types")
     if isinstance(kinds, list) and "sliding_attention" in kinds:
         given["use_sliding_window"] = True  # without it, transformers forgets the size of the window
+        given.setdefault("sliding_window", None)  # transformers would take a number of its own
     angles = given.get("rope_parameters")
     if isinstance(angles, Mapping) and "sliding_attention" in angles:  # speculators uses these for all layers
         given["rope_parameters"] = angles["sliding_attention"]
     sizes = Qwen3Config(**given)
+    if type(sizes.num_hidden_layers) is not int or sizes.num_hidden_layers < 1:
+        raise IncompatiblePair(
+            f"The {_named(config)} sets num_hidden_layers to {quoted(sizes.num_hidden_layers)}; it must be a number of "
+            "layers. Choose another head."
+        )
     rope = (sizes.rope_parameters or {}).get("rope_type", "default")
     if rope not in _ROPE_TYPES:
         raise IncompatiblePair(

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from specdec.drafters.autoregressive import ChainDraft, chain
+from specdec.drafters.autoregressive import ChainDraft, chain, rows_of, with_stand_ins
 from specdec.drafters.base import Drafter, DraftMethod, DraftWork, Finding, Level, Loaded, Planned, Proposal
 from specdec.drafters.cross_tokenizer import TranslatedDraft
 from specdec.drafters.forms import form_of
@@ -128,7 +128,7 @@ class DraftModel(DraftMethod):
         runner = target.beside(self._model, self.rounded)
         if self.translation is not None:
             return TranslatedDraft(runner, self.translation, vocabulary, sampler, context)
-        return ModelDraft(runner, vocabulary, sampler, context)
+        return ModelDraft(runner, vocabulary, sampler, context, rows_of(target.model.get_input_embeddings()))
 
     @property
     def _model(self) -> PreTrainedModel:
@@ -183,10 +183,14 @@ class ModelDraft(ChainDraft):
 
     own_choice = True  # whether a greedy guess is the draft's most likely token
 
-    def __init__(self, runner: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer):
+    def __init__(
+        self, runner: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer, readable: int | None = None
+    ):
+        """``readable``: how many ids the target reads, where it can be more than the ``vocabulary`` that it writes."""
         super().__init__(vocabulary, sampler, context)
         self._runner = runner
-        self._rows = runner.model.get_input_embeddings().weight.shape[0]
+        self._rows = rows_of(runner.model.get_input_embeddings())
+        self._lacks = self._rows < max(vocabulary, readable or 0)  # rows for ids that the text may hold
         self._prefilled: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._reported_up_to = 0  # for how many ids its choice is known: its own guesses, and what rounds reported
 
@@ -246,7 +250,7 @@ class ModelDraft(ChainDraft):
         self, context: TokenBuffer, gamma: int, stop: DraftStop | None
     ) -> tuple[torch.Tensor, torch.Tensor] | None:
         """``Runner.greedy`` over the unread ids, where nothing has to be done between the passes; else None."""
-        if not (self.own_choice and self._sampler.takes_largest and self._rows == self._vocabulary):
+        if not (self.own_choice and self._sampler.takes_largest and self._rows == self._vocabulary) or self._lacks:
             return None
         found = self._runner.greedy(context.ids(len(self._runner), context.length), gamma, stop)
         return found and (found[0].to(context.device), found[1].to(context.device))
@@ -256,10 +260,8 @@ class ModelDraft(ChainDraft):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Feed the ids up to ``end`` that are not cached; raw and processed logits over the target's ids."""
         ids = context.ids(len(self._runner), end)
-        if self._rows < self._vocabulary:
-            # The target may have written an id the draft has no row for; any stand-in will do, as only the guess
-            # after it suffers.
-            ids = torch.where(ids < self._rows, ids, torch.zeros_like(ids))
+        if self._lacks:
+            ids = with_stand_ins(ids, self._rows)
         raw = self._runner.forward(ids, keep, committed).to(context.device)
         if raw.shape[-1] != self._vocabulary:
             # Ids beyond the target's rows cannot be proposed. Ids beyond the draft's rows have probability zero.

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from specdec.drafters.autoregressive import ChainDraft, spliced
+from specdec.drafters.autoregressive import ChainDraft, spliced, with_stand_ins
 from specdec.drafters.base import Drafter, DraftWork, Finding, Planned, Proposal, Sized
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
 from specdec.drafters.forms import form_of
@@ -211,7 +211,7 @@ class Eagle3Draft(ChainDraft):
     def _pass(self, states: torch.Tensor, ids: torch.Tensor, keep: int = 1) -> torch.Tensor:
         """Feed inputs of ``states`` (n, H) and ``ids`` (n,). Returns the logits (keep, D) of the last ones."""
         start = mark(self._context.device)
-        embedded = F.embedding(ids, self._embedding).to(states.dtype)
+        embedded = F.embedding(with_stand_ins(ids, len(self._embedding)), self._embedding).to(states.dtype)
         logits, self._state = self._head(states, embedded, *self._caches, keep=keep)
         self._marks.append((start, mark(self._context.device)))
         return logits

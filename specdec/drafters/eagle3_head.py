@@ -125,7 +125,7 @@ def head_config(config: Mapping[str, Any]) -> HeadConfig:
     for name in ("architectures", "model_type", "transformers_version", "dtype", "torch_dtype"):
         layer.pop(name, None)
     for name in ("attention_bias", "mlp_bias"):
-        layer[name] = bool(_option({**config, **layer}, name))
+        layer[name] = _flag({**config, **layer}, name)
     sizes = LlamaConfig(**layer)
     parallel = _is_parallel(config)
     return HeadConfig(
@@ -133,9 +133,9 @@ def head_config(config: Mapping[str, Any]) -> HeadConfig:
         draft_vocabulary=_option(config, "draft_vocab_size"),
         target_size=_option(config, "target_hidden_size") or sizes.hidden_size,
         layer_ids=_layer_ids(config),
-        windows=tuple(layer.get("sliding_window") if each == "sliding_attention" else None for each in kinds),
+        windows=tuple(_window(layer) if each == "sliding_attention" else None for each in kinds),
         qk_norm=kind == "qwen3",
-        **{name: bool(_option(config, name)) for name in _NORMS},
+        **{name: _flag(config, name) for name in _NORMS},
         mask_token=_mask_token(config, sizes.vocab_size) if parallel else None,
         most_guesses=_most_guesses(config) if parallel else None,
     )
@@ -161,6 +161,28 @@ def _option(config: Mapping[str, Any], name: str) -> Any:
             "Correct the one that is wrong, or choose another head."
         )
     return found[0] if found else None
+
+
+def _flag(config: Mapping[str, Any], name: str) -> bool:
+    """An option that is true or false; false where nothing says it."""
+    found = _option(config, name)
+    if found not in (None, True, False):
+        raise IncompatiblePair(
+            f"The EAGLE-3 head sets {name} to {quoted(found)}; it must be true or false. Correct its config.json, or "
+            "choose another head."
+        )
+    return bool(found)
+
+
+def _window(layer: Mapping[str, Any]) -> int:
+    """How many tokens a token sees in a layer with a sliding window."""
+    found = layer.get("sliding_window")
+    if type(found) is not int or found < 1:
+        raise IncompatiblePair(
+            f"The EAGLE-3 head has layers with a sliding window, and sets sliding_window to {quoted(found)}; it must "
+            "be a whole number, 1 or more. Correct its config.json, or choose another head."
+        )
+    return found
 
 
 def _layer_ids(config: Mapping[str, Any]) -> tuple[int, ...] | None:

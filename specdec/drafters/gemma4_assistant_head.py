@@ -124,6 +124,11 @@ def assistant_config(config: Mapping[str, Any]) -> AssistantConfig:
             "another assistant."
         )
     layer = layers(**text)
+    if type(layer.num_hidden_layers) is not int or layer.num_hidden_layers < 1:
+        raise IncompatiblePair(
+            f"The Gemma 4 assistant sets num_hidden_layers to {quoted(layer.num_hidden_layers)}; it must be a number "
+            "of layers. Choose another assistant."
+        )
     for name in _OTHER_LAYERS:
         if getattr(layer, name, None):
             raise IncompatiblePair(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import ClassVar, Protocol, Self
 
 import torch
@@ -131,7 +132,9 @@ class LookupDraft(NoDraft):
         self._index.read(context.tokens)
 
     def propose(self, context: TokenBuffer, gamma: int, stop: DraftStop | None) -> Proposal:
-        copied = self._index.continuation(context.tokens, gamma)
+        # A prompt may hold ids that the target reads and cannot write, such as that of an image.
+        found = self._index.continuation(context.tokens, gamma)
+        copied = list(takewhile(lambda token_id: token_id < self._vocabulary, found))
         if copied and self._masks is not None:
             copied = copied[: self._masks.obeyed(context.tokens, copied)]
         if not copied:

@@ -38,9 +38,11 @@ class Chooser:
     line of measured against estimated costs. So the first draft has a sensible length already. No length above the
     longest draft of a block drafter is considered. Newer samples weigh more, because the text changes.
 
-    Where 0 is best, nothing is drafted, and a short draft now and then checks whether that is still so. Elsewhere a
-    neighbour of the best length is tried now and then, because a line needs more than one point. For a target with
-    recurrent state, T includes the copying of it and the rows that are read again.
+    Where 0 is best, nothing is drafted, and a short draft now and then checks whether that is still so, more and more
+    seldom. A row of accepted guesses that was very unlikely says that the text has become easier: then what was learned
+    before counts for little. After a short draft that was accepted and unlikely to be, the next one comes soon.
+    Elsewhere a neighbour of the best length is tried now and then, because a line needs more than one point. For a
+    target with recurrent state, T includes the copying of it and the rows that are read again.
 
     With ``may_stop`` a draft ends by the draft's own probabilities instead. A guess is accepted with sigmoid(slope x +
     bias), where x is the log-odds of its probability; both numbers are fitted while the call runs, by gradient steps on
@@ -62,6 +64,8 @@ class Chooser:
     _PROBE = 2
     _NEIGHBOUR_EVERY = 24  # rounds
     _FORGET = 0.98  # a round
+    # The chances of accepted guesses that are a little and very unlikely, and what is kept of earlier ones then.
+    _LITTLE, _VERY, _REMEMBER = 0.25, 0.005, 0.25
     _PRIOR = 5.6, 8.0  # accepted, tested: a common acceptance, with the weight of two drafts
     _CALIBRATION = 1.0, 2.0  # slope, bias: a draft's first choice is the target's more often than its probability says
 
@@ -69,8 +73,10 @@ class Chooser:
         self._rounds = 0
         self._resting, self._wait = 0, 2  # the first short draft comes soon, because estimates may be wrong
         self._rested = False  # the round before drafted nothing
+        self._probing = False  # the next draft is a short one that checks whether 0 is still best
         self._elapsed = 0.0
         self._accepted, self._tested = self._PRIOR
+        self._row = 1.0  # the chance that all guesses since the last rejected one are accepted, as it was then learned
         self._drafting, self._checking = Line(), Line()  # measured against estimated
         self._at_rows: dict[int, Mean] = {}  # measured checks
         self._slope, self._bias = self._CALIBRATION
@@ -90,7 +96,7 @@ class Chooser:
         self._resting += 1
         if self._resting < self._wait:
             return 0
-        self._resting, self._wait = 0, min(2 * self._wait, 128)
+        self._resting, self._probing = 0, True
         return self._PROBE
 
     def saw(self, event: Round) -> None:
@@ -100,7 +106,15 @@ class Chooser:
         self._rounds += 1
         draft = event.draft or ()
         if draft:
-            self._learn(draft)
+            alpha = self._accepted / self._tested
+            self._learn(draft, alpha)
+            if self._probing:  # a short draft without a guess has shown nothing, and cost next to nothing
+                easier = draft[-1].status == "accepted" and alpha ** len(draft) < self._LITTLE
+                self._wait = 2 if easier else min(2 * self._wait, 128)
+        self._probing = False
+        if self._row < self._VERY:
+            self._accepted, self._tested = self._REMEMBER * self._accepted, self._REMEMBER * self._tested
+            self._row, self._planned = 1.0, self._rounds - self._PLAN_EVERY
         if not self.measures:
             if draft:  # a combination copies some of its drafts
                 self._drafting.add(self._estimate.drafts[len(draft)], self.costs.draft(len(draft), event.drafted_by))
@@ -109,13 +123,17 @@ class Chooser:
             rest = event.elapsed_seconds - began - event.draft_seconds
             self._measure(len(draft), event.reread, event.draft_seconds, max(0.0, rest))
 
-    def _learn(self, draft: Sequence[DraftToken]) -> None:
-        """Learn from the tested guesses what share is accepted, and how the draft's probabilities tell which."""
+    def _learn(self, draft: Sequence[DraftToken], alpha: float) -> None:
+        """Learn from the tested guesses what share is accepted, and how the draft's probabilities tell which.
+
+        ``alpha``: that share as it was known before.
+        """
         self._accepted, self._tested = self._FORGET * self._accepted, self._FORGET * self._tested
         for token in draft:
             if token.status == "discarded":
-                return
+                break
             accepted = token.status == "accepted"
+            self._row = self._row * alpha if accepted else 1.0
             self._accepted += accepted
             self._tested += 1
             if self.may_stop and token.draft_confidence is not None:

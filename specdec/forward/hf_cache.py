@@ -14,7 +14,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, get_layer_types_and_kwargs
 
-from specdec.errors import IncompatiblePair
+from specdec.errors import IncompatiblePair, quoted
 from specdec.forward.hf_private import replace_layers
 
 FIRST_ROOM = 256  # tokens that fit after the prompt at first
@@ -82,6 +82,12 @@ def new_cache(model: PreTrainedModel) -> DynamicCache:
             f"transformers makes no cache from the config of {type(model).__name__} ({type(error).__name__}: {error}); "
             "look at its layer_types and sliding_window."
         ) from error
+    sizes = [getattr(layer, "sliding_window", 2) for layer in cache.layers]
+    if wrong := [size for size in sizes if type(size) is not int or size < 2]:
+        raise IncompatiblePair(
+            f"A layer of {type(model).__name__} has a sliding window of {quoted(wrong[0])} tokens; it must be a whole "
+            "number, 2 or more."
+        )
     # Sliding windows and convolutions drop old states in each pass, and then nothing can be rolled back. Recording
     # keeps them until the next crop. So it must be on before the first pass, and a crop must follow each round.
     cache.activate_past_recording()

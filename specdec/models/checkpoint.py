@@ -40,7 +40,10 @@ Progress = Callable[[str, int, int], None]
 _OURS = Path(__file__).parents[1]
 TRYING = 20.0  # seconds to read a tokenizer
 
-_SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
+# The least value of sizes in a config. A window of one token sees no other, and transformers' caches ignore it.
+_LEAST = dict.fromkeys(
+    ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"), 1
+) | {"sliding_window": 2}
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,8 @@ class Checkpoint:
             text = config.get_text_config(decoder=True)
             # The layers of some models differ from each other, and then their config has no size of its own.
             layers = list(text.per_layer_config) if text.is_heterogeneous else [text]
-            for field, value in ((field, getattr(layer, field, None)) for field in _SIZES for layer in layers):
-                if value is not None and (not isinstance(value, int) or value < 1):
+            for field, value in ((field, getattr(layer, field, None)) for field in _LEAST for layer in layers):
+                if value is not None and (type(value) is not int or value < _LEAST[field]):
                     raise LoadFailed(
                         f"The config{'' if self.gguf else '.json'} of {self.name!r} sets {field} to {str(value)[:40]}, "
                         "which no model can have. Fetch the checkpoint again, or choose another."

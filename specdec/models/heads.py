@@ -43,6 +43,7 @@ _TARGETS = "verifier_"  # how the copies of the target's own weights begin that 
 _BUFFERS = re.compile(r"^t2d$|(^|\.)(rotary_emb\..*|inv_freq)$")  # the inverse of d2t, and what is computed
 
 _ORDERING = "masked_embedding.token_ordering"
+_LISTS = ("d2t", _ORDERING)  # of tokens; all other weights are fractions
 # What an assistant does not use: the embedding of its own width, and keys and values in the place of the target's.
 _NO_ASSISTANTS = re.compile(r"^embed_tokens\.weight$|\.self_attn\.[kv]_(proj|norm)\.")
 
@@ -73,17 +74,33 @@ def kind_of(config: Mapping[str, Any]) -> HeadKind | None:
 
 
 def tensors_of(folder: Path, shards: Sequence[str], our_name: Callable[[str], str]) -> dict[str, torch.Tensor]:
-    """All tensors of a checkpoint by ``our_name`` of each."""
+    """All tensors of a checkpoint by ``our_name`` of each. Raises ``LoadFailed`` for one with two values."""
     tensors: dict[str, torch.Tensor] = {}
     for shard in shards:
         with safe_open(folder / shard, "pt") as file:
-            tensors |= {our_name(key): file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            for key in file.keys():  # noqa: SIM118
+                name, tensor = our_name(key), file.get_tensor(key)
+                if name in tensors and not torch.equal(tensors[name], tensor):
+                    raise LoadFailed(
+                        f"{folder.name!r} has the weight {key} twice, the second time in {shard}, with other numbers. "
+                        "Fetch the checkpoint again, or choose another."
+                    )
+                tensors[name] = tensor
     return tensors
 
 
 def require_shapes(name: str, wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> None:
-    """Raise ``LoadFailed`` where one of ``tensors`` has not the shape that the configuration asks for."""
+    """Raise ``LoadFailed`` where one of ``tensors`` has not the shape that the configuration asks for, or no fractions.
+
+    Lists of tokens are whole numbers.
+    """
     for key, there in wanted.items():
+        if key not in _LISTS and not tensors[key].is_floating_point():
+            kind = str(tensors[key].dtype).removeprefix("torch.")
+            raise LoadFailed(
+                f"The weight {key} of {name!r} has numbers of the type {kind}, which no such weight has. Fetch the "
+                "checkpoint again, or choose another."
+            )
         if tensors[key].shape != there.shape:
             raise _misshapen(name, key, tuple(tensors[key].shape), tuple(there.shape))
 
@@ -128,11 +145,19 @@ def _offsets(name: str, given: torch.Tensor, vocabulary: int) -> torch.Tensor:
 
 
 def require_mtp(name: str, config: Any, headers: Headers) -> None:
-    """Refuse a checkpoint of Qwen whose weights ``mtp.*`` are not those of one layer. Raises ``LoadFailed``.
+    """Refuse a checkpoint without weights of MTP layers, and one of Qwen with those of more than one.
 
-    ``config`` is that of the target. Of other types, ``read_mtp`` finds out.
+    ``config`` is that of the target. Raises ``LoadFailed``. Which weights the layers of other types lack, ``read_mtp``
+    finds out.
     """
     if not is_qwen(config):
+        layers = config.get_text_config(decoder=True).num_hidden_layers
+        numbers = (int(found[1]) for key in headers if (found := re.search(r"(?:^|\.)layers\.(\d+)\.", key)))
+        if headers and not any("mtp" in key for key in headers) and max(numbers, default=0) < layers:
+            raise LoadFailed(
+                f"{name!r} has no weights of MTP layers, though its configuration names some. Choose a checkpoint that "
+                "has them, or draft in another way."
+            )
         return
     held = [key for key in headers if key.startswith(PREFIX)]
     if not held:

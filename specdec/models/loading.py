@@ -419,7 +419,7 @@ def _read_head(part: Part, kind: HeadKind, device: torch.device) -> Any:
 
 def _require_numbers(model: nn.Module, name: str) -> None:
     """Refuse weights with NaN or infinity, and name them. Packed and offloaded weights are not checked."""
-    for weight_name, weight in model.named_parameters():
+    for weight_name, weight in (*model.named_parameters(), *model.named_buffers()):
         if weight.device.type == "meta" or weight.dtype not in _DTYPES.values() or not weight.numel():
             continue
         # aminmax() reads the memory once without a copy; isfinite() makes one and takes 30 times as long. A NaN is both

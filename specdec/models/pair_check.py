@@ -23,6 +23,7 @@ from specdec.forward.model_info import context_length
 from specdec.forward.pass_size import experts_of, touched
 from specdec.models.checkpoint import as_load_failed
 from specdec.models.compatibility import recurrent_layers
+from specdec.models.heads import require_mtp
 from specdec.models.loading import PairPlan, Part, must_spread
 from specdec.models.memory import gigabytes
 from specdec.models.published import published_for
@@ -76,7 +77,8 @@ def own_drafts(target: Part) -> list[DraftMethod]:
     for method in (PromptLookup(), Mtp(), EarlyExit(max(1, _text(target).num_hidden_layers // 8))):
         with suppress(IncompatiblePair):
             method.refuse(target.config)
-            found.append(method)
+            if not isinstance(method, Mtp) or _has_mtp(target):
+                found.append(method)
     return found
 
 
@@ -195,9 +197,18 @@ def _chat(plan: PairPlan) -> Iterator[Finding]:
         yield Finding("note", "Chat", "The target is a base model without a chat template: it continues text.")
 
 
+def _has_mtp(target: Part) -> bool:
+    """Whether the checkpoint has weights of MTP layers; a fine-tune often names them and leaves them out."""
+    try:
+        require_mtp(target.checkpoint.name, target.config, target.headers)
+    except LoadFailed:
+        return False
+    return True
+
+
 def _extra_layers(plan: PairPlan) -> Iterator[Finding]:
     """Layers for multi-token prediction, which transformers leaves out."""
-    count = mtp_layers(_text(plan.target))
+    count = mtp_layers(_text(plan.target)) if _has_mtp(plan.target) else 0
     if count and not isinstance(guessing(plan.draft), Mtp):
         yield Finding(
             "note", "MTP", f"The target has {count} MTP layer{'s' * (count != 1)}; this draft does not use them."

@@ -495,6 +495,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "more groups than there are": (grouped(4, 5), "5 of 4 groups"),
     "a number that is none": ({"backbone_hidden_size": "48"}, "backbone_hidden_size to '48'"),
     "no layers": ({"text_config": None}, "text_config to None"),
+    "no layer": ({"layer": {"num_hidden_layers": 0, "layer_types": []}}, "num_hidden_layers to 0"),
     "a size that is none": ({"layer": {"intermediate_size": "x"}}, "intermediate_size"),
     "no assistant": ({"model_type": "llama"}, "not that of a Gemma 4 assistant"),
     "no name of a type": ({"model_type": ["llama"]}, "not that of a Gemma 4 assistant"),
@@ -520,6 +521,7 @@ GATE = "model.layers.0.per_layer_input_gate.weight"
         ({"without": "masked_embedding.token_ordering"}, "lacks 1 .* masked_embedding.token_ordering"),
         ({"more": {GATE: torch.ones(3)}}, "holds 1 .*per_layer_input_gate.* that nothing here reads"),
         ({"more": {"model.layers.0.mlp.up_proj.weight": torch.ones(3, 32)}}, "has the shape"),
+        ({"more": {"model.layers.0.layer_scalar": torch.full((1,), math.nan)}}, "holds NaN or infinity"),
         ({"more": {"masked_embedding.token_ordering": torch.zeros(VOCABULARY).long()}}, "each token once"),
     ],
 )

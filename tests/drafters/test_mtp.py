@@ -219,6 +219,15 @@ def test_a_checkpoint_without_the_layers_is_refused(tmp_path, published_depth) -
         load_pair(folder, specdec.Mtp())
 
 
+def test_a_checkpoint_without_any_of_the_layers_is_refused_before_weights_are_read(tmp_path) -> None:
+    target = target_of("glm4_moe", 1)
+    target.save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(specdec.LoadFailed, match="has no weights of MTP layers"):
+        plan_pair(str(tmp_path), "mtp")
+    assert not any("MTP" in finding.sentence for finding in check_pair(plan_pair(str(tmp_path))))
+
+
 @pytest.mark.parametrize("name", ["mlp.gate.weight_scale_inv", "self_attn.q_proj.bias", "transformer_bias.weight"])
 def test_a_weight_of_the_layers_that_nobody_reads_is_refused(tmp_path, published_depth, name: str) -> None:
     """Scales of packed weights, for example. A draft of another kind does not read the layers, and works."""

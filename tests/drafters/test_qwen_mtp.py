@@ -480,7 +480,8 @@ def test_a_checkpoint_without_the_layer_is_refused_before_weights_are_read(tmp_p
     folder = write(tmp_path, dense[0], {})
     with pytest.raises(specdec.LoadFailed, match=r"has no weights of an MTP layer \(mtp\.\*\)"):
         plan_pair(folder, "mtp")
-    plan_pair(folder, "prompt-lookup")
+    for draft in ("prompt-lookup", None):  # neither offers it nor speaks of it
+        assert not any("MTP" in finding.sentence for finding in check_pair(plan_pair(folder, draft)))
 
 
 @pytest.mark.parametrize("name", ["fc", "norm", "layers.0.self_attn.q_norm", "layers.0.mlp.up_proj"])

@@ -26,7 +26,14 @@ from fakes import (
     word_tokenizer,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import GenerationConfig, LlamaForSequenceClassification, LlamaModel, Phi3Config, Phi3ForCausalLM
+from transformers import (
+    GenerationConfig,
+    LlamaForCausalLM,
+    LlamaForSequenceClassification,
+    LlamaModel,
+    Phi3Config,
+    Phi3ForCausalLM,
+)
 
 import specdec
 from specdec.lanes import hf_generate
@@ -327,6 +334,42 @@ def test_settings_of_the_targets_checkpoint_are_neutralised(fields: dict, lane: 
     assert written(own, lane) == written(pair, lane)
     started = next(specdec.speculative(own, prompt_of(4), params=specdec.SamplingParams(max_new_tokens=8)))
     assert fields.items() <= started.neutralised.items()
+
+
+def readable_beyond_its_rows() -> LlamaForCausalLM:
+    """A target that reads eight ids more than it writes, as Mllama reads that of an image."""
+    target = tiny("llama")
+    rows, size = target.get_input_embeddings().weight.shape
+    wider = torch.nn.Embedding(rows + 8, size)
+    torch.nn.init.normal_(wider.weight, generator=torch.Generator().manual_seed(1))
+    wider.weight.data[:rows] = target.get_input_embeddings().weight
+    target.set_input_embeddings(wider)
+    return target
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("draft", ["prompt-lookup", "suffix", "recycling", "early-exit", "model"])
+def test_an_id_that_the_target_reads_and_cannot_write(draft: str, temperature: float) -> None:
+    target = readable_beyond_its_rows()
+    ways = {
+        "prompt-lookup": specdec.PromptLookup(), "suffix": specdec.Suffix(), "recycling": specdec.Recycling(),
+        "early-exit": specdec.EarlyExit(1), "model": tiny("llama", 1),
+    }  # fmt: skip
+    rows = target.get_output_embeddings().weight.shape[0]
+    prompt = torch.stack([torch.arange(3, 23), torch.full((20,), rows)], 1).flatten()
+    params = specdec.SamplingParams(max_new_tokens=12, temperature=temperature, seed=1)
+    found = specdec.collect(specdec.speculative(specdec.Pair(target, ways[draft]), prompt, gamma=4, params=params))
+    assert len(found.token_ids) == 12 and max(found.token_ids) < rows
+    if not temperature:
+        assert tuple(found.token_ids) == generated(target, prompt, 12)
+
+
+@pytest.mark.parametrize("size", [1, 0])
+def test_a_window_that_sees_no_other_token_is_refused(size) -> None:
+    target, params = tiny("mistral"), specdec.SamplingParams(max_new_tokens=8)
+    target.config.sliding_window = size
+    with pytest.raises(specdec.IncompatiblePair, match=f"has a sliding window of {size} tokens; .* 2 or more"):
+        specdec.collect(specdec.speculative(specdec.Pair(target), prompt_of(20), gamma=0, params=params))
 
 
 @pytest.mark.parametrize("lane", LANES)

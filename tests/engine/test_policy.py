@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass, field, replace
+from statistics import median
 from types import SimpleNamespace
 
 import pytest
@@ -267,6 +268,34 @@ def test_auto_notices_that_drafts_begin_to_pay(catch_up: float) -> None:
     assert machine.play(policy)[1][-8:].count(0) >= 7
     machine.alpha = 0.95
     assert machine.play(policy)[1][-1] >= 5
+
+
+@pytest.mark.parametrize(("draft_pass", "least"), [(0.2, 0.85), (0.3, 0.85), (0.5, 0.9)])
+def test_auto_does_not_starve_after_a_hard_passage(draft_pass: float, least: float) -> None:
+    """What was learned from hundreds of rejected guesses does not hide for long that the text has become easy."""
+    shares = []
+    for seed in range(4):
+        speeds = {}
+        for policy in (AutoGamma(), *map(Fixed, (4, 8, 16))):
+            machine = Machine(alpha=0.1, draft_pass=draft_pass, random=random.Random(seed))
+            state = policy.start()
+            kept = SimpleNamespace(start=lambda state=state: state)
+            machine.play(kept)
+            machine.alpha = 0.97
+            speeds[policy] = machine.play(kept)[0]
+        auto, *fixed = speeds.values()
+        shares.append(auto / max(fixed))
+    assert median(shares) > least
+
+
+def test_a_short_draft_without_a_guess_does_not_make_the_next_one_rare() -> None:
+    """Prompt lookup finds nothing to copy for long, and asking it costs next to nothing."""
+    state, asked = AutoGamma().start(), []
+    tell_of_costs(state, lambda: Rough(guess=3.0), measures=True)
+    for index in range(1, 101):
+        asked.append(state.length())
+        state.saw(SimpleNamespace(index=index, draft=[], draft_seconds=0.0, elapsed_seconds=float(index), reread=0))
+    assert asked.count(0) <= 51
 
 
 def test_a_clock_too_coarse_to_see_a_pass_breaks_nothing() -> None:
