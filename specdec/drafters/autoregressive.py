@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from specdec.drafters.base import DraftChoices, Drafter, Proposal, nothing
+from specdec.forward.runner import Runner
 from specdec.runtime.sampling import Sampler, chance_of, up_to_unsure
 from specdec.runtime.stopping import DraftStop, watch_of
 from specdec.runtime.tokens import TokenBuffer
@@ -99,3 +101,11 @@ def rows_of(embedding: Any) -> int:
 def with_stand_ins(ids: torch.Tensor, rows: int) -> torch.Tensor:
     """``ids`` with another one in place of each that an embedding has no row for: only the guess after it suffers."""
     return torch.where(ids < rows, ids, torch.zeros_like(ids))
+
+
+def embedder(embedding: torch.Tensor, target: Runner) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What turns ids (n,) that ``target`` reads into their rows (n, H) of ``embedding``, which may have fewer ids."""
+    rows = len(embedding)
+    if rows < rows_of(target.model.get_input_embeddings()):
+        return lambda ids: F.embedding(with_stand_ins(ids, rows), embedding)
+    return lambda ids: F.embedding(ids, embedding)

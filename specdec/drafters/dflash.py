@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import torch
-import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from specdec.drafters.autoregressive import spliced, with_stand_ins
+from specdec.drafters.autoregressive import embedder, spliced
 from specdec.drafters.base import (
     DraftChoices,
     Drafter,
@@ -224,7 +223,7 @@ class DFlashDraft(Drafter):
     def __init__(self, method: DFlash, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer):
         # The pair filled them in.
         assert isinstance(method.head, DFlashHead) and method.embedding is not None and method.output is not None
-        self._head, self._embedding, self._output = method.head, method.embedding, method.output
+        self._head, self._embed, self._output = method.head, embedder(method.embedding, target), method.output
         self._sampler, self._context = sampler, context
         self._nothing = nothing(vocabulary, context.device, "nothing")
         self._caches = self._head.new_caches()
@@ -286,10 +285,7 @@ class DFlashDraft(Drafter):
         began, last = mark(context.device), context.length - 1
         new = self._new_context(last)
         ids = torch.cat([context.ids(last, last + 1), self._masks[: count - self._head.config.from_anchor]])
-        block = (
-            F.embedding(with_stand_ins(ids, len(self._embedding)), self._embedding).to(new.dtype)
-            * self._head.config.embedding_scale
-        )
+        block = self._embed(ids).to(new.dtype) * self._head.config.embedding_scale
         states = self._head(block, new, self._caches)[-count:]
         self._marks.append((began, mark(context.device)))
         return states

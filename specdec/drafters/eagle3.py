@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import torch
-import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from specdec.drafters.autoregressive import ChainDraft, spliced, with_stand_ins
+from specdec.drafters.autoregressive import ChainDraft, embedder, spliced
 from specdec.drafters.base import Drafter, DraftWork, Finding, Planned, Proposal, Sized
 from specdec.drafters.eagle3_head import Eagle3Head, HeadConfig
 from specdec.drafters.forms import form_of
@@ -165,7 +164,7 @@ class Eagle3Draft(ChainDraft):
     def __init__(self, method: Eagle3, target: Runner, vocabulary: int, sampler: Sampler, context: TokenBuffer):
         super().__init__(vocabulary, sampler, context)
         assert isinstance(method.head, Eagle3Head) and method.embedding is not None  # the pair filled them in
-        self._head, self._embedding, self._context = method.head, method.embedding, context
+        self._head, self._embed, self._context = method.head, embedder(method.embedding, target), context
         self._caches = [PreallocatedLayer() for _ in method.head.layers]
         self._features = torch.empty(0)  # of the tokens from ``_read`` on
         self._read = 0  # inputs with true features that are in the caches
@@ -211,8 +210,7 @@ class Eagle3Draft(ChainDraft):
     def _pass(self, states: torch.Tensor, ids: torch.Tensor, keep: int = 1) -> torch.Tensor:
         """Feed inputs of ``states`` (n, H) and ``ids`` (n,). Returns the logits (keep, D) of the last ones."""
         start = mark(self._context.device)
-        embedded = F.embedding(with_stand_ins(ids, len(self._embedding)), self._embedding).to(states.dtype)
-        logits, self._state = self._head(states, embedded, *self._caches, keep=keep)
+        logits, self._state = self._head(states, self._embed(ids).to(states.dtype), *self._caches, keep=keep)
         self._marks.append((start, mark(self._context.device)))
         return logits
 

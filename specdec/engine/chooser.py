@@ -64,8 +64,9 @@ class Chooser:
     _PROBE = 2
     _NEIGHBOUR_EVERY = 24  # rounds
     _FORGET = 0.98  # a round
-    # The chances of accepted guesses that are a little and very unlikely, and what is kept of earlier ones then.
-    _LITTLE, _VERY, _REMEMBER = 0.25, 0.005, 0.25
+    _LITTLE = 0.25  # the chance of a short draft's guesses below which the text has become a little easier
+    _VERY = 0.005  # the chance of a row of accepted guesses below which the text has certainly become easier
+    _REMEMBER = 0.25  # of the earlier guesses, then
     _PRIOR = 5.6, 8.0  # accepted, tested: a common acceptance, with the weight of two drafts
     _CALIBRATION = 1.0, 2.0  # slope, bias: a draft's first choice is the target's more often than its probability says
 

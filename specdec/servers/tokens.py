@@ -58,21 +58,10 @@ class ServerTokens(TokenBytes):
         end = time.perf_counter() + PATIENCE
         prompt_ids, ids = answer.prompt_ids or (), answer.ids or ()
         try:
-            texts = (
-                (answer.text, ids, self._spell(ids, answer.text)), (prompt, prompt_ids, self._has(prompt_ids)),
-            )  # fmt: skip
-            for text, its_ids, known in texts:
-                if text and not known:
-                    told = _read(engine.token_bytes(client, model, text), text)
-                    if not told and self._has(its_ids):  # what is known may contradict the text
-                        new = set(its_ids) - self._asked[client.name]
-                        told = {i: _detokenized(client, model, i, end) for i in new}
-                        self._asked[client.name] |= new
-                        if new and not any(told.values()) and all(map(self, its_ids)):
-                            self._others.add(client.name)
-                    if not all(_same(self(token_id), its) for token_id, its in told.items()):
-                        self._others.add(client.name)
-                    self._bytes = told | self._bytes
+            if answer.text and not self._spell(ids, answer.text):
+                self._read(client, engine, model, answer.text, ids, end)
+            if prompt and not self._has(prompt_ids):
+                self._read(client, engine, model, prompt, prompt_ids, end)
             for token_id in dict.fromkeys([*prompt_ids, *ids]):
                 if time.perf_counter() > end:
                     break
@@ -85,6 +74,19 @@ class ServerTokens(TokenBytes):
             self._bytes[prompt_ids[0]] = prompt.encode()
         return client.name not in self._others
 
+    def _read(self, client: Client, engine: OpenAI, model: str, text: str, ids: Sequence[int], end: float) -> None:
+        """Learn the bytes of the tokens of ``text``, whose ids are ``ids``, from a server."""
+        told = _bytes_of(engine.token_bytes(client, model, text), text)
+        if not told and self._has(ids):  # what is known may contradict the text
+            new = set(ids) - self._asked[client.name]
+            told = {token_id: _detokenized(client, model, token_id, end) for token_id in new}
+            self._asked[client.name] |= new
+            if new and not any(told.values()) and all(map(self, ids)):
+                self._others.add(client.name)
+        if not all(_same(self(token_id), its) for token_id, its in told.items()):
+            self._others.add(client.name)
+        self._bytes = told | self._bytes
+
     def _has(self, ids: Sequence[int]) -> bool:
         return self._bytes.keys() >= set(ids)
 
@@ -94,7 +96,7 @@ class ServerTokens(TokenBytes):
         return self._has(ids) and joined.lstrip(" ").startswith(text.strip(" "))
 
 
-def _read(told: Sequence[tuple[Any, str | bytes]], text: str) -> dict[int, bytes]:
+def _bytes_of(told: Sequence[tuple[Any, str | bytes]], text: str) -> dict[int, bytes]:
     """The bytes of the tokens of a text, if one of the ways to write a vocabulary spells that text; else none."""
     if any(not isinstance(token_id, int) or not isinstance(token, (str, bytes)) for token_id, token in told):
         return {}

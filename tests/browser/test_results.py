@@ -55,7 +55,7 @@ def test_each_tab_opens_with_a_recorded_result_marked_as_one(page, outside):
         go_to(page, name)
         page.wait_for_selector(f"#sd-{key}-verdict .sd-headline")
         assert origin(page, key) == "A recording, not measured here"
-        asked, place = page.locator(f"#sd-{key}-verdict .sd-origin span").all_inner_texts()
+        asked, place = page.locator(f"#sd-{key}-verdict .sd-origin > span").all_inner_texts()
         assert re.search(r" \d\d? [A-Z][a-z]+ \d{4}$", place)
         assert re.search(r"(Story|examples|draws).* temperature \d", asked), "with which prompts and settings"
         found = page.locator(f"#sd-{key}-verdict").text_content()
