@@ -1,23 +1,25 @@
-"""Compares γ auto with the best fixed γ in sampled calls: ``python -m benchmarks.auto_costs``.
+"""Compares γ auto with the best fixed γ: ``python -m benchmarks.auto_costs``.
 
-In sampled calls auto decides by estimated costs, so that a seed repeats the text. Here it also decides by measured
-ones, as in greedy calls. The embedded target writes 128 tokens of each example prompt at temperature 1, with several
-drafts and with each of ``--runs`` seeds in turns. For each prompt, the fixed γ of half of the seeds is the one that was
-fastest with the other half. Speeds are tokens per second of the thread's processor time, prompt included, because other
-programs may use the machine. Shares are medians over the prompts with (lowest-highest). Puts the table into
-docs/performance.md.
+The embedded target writes 128 tokens of each example prompt with several drafts, greedy and at temperature 1, in
+``--runs`` turns, each with a seed of its own. In greedy calls auto decides by measured costs. In sampled ones it
+decides by estimated costs, so that a seed repeats the text; here it also decides by measured ones there. For each
+prompt, the fixed γ of half of the runs is the one that was fastest in the other half. Speeds are tokens per second of
+the thread's processor time, prompt included, because other programs may use the machine. Shares are medians over the
+prompts with (lowest-highest). Puts the table into docs/performance.md. ``--prompts FILE`` takes other prompts, and only
+prints.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import specdec
 from benchmarks.document import table, write
-from benchmarks.in_turns import asked_runs
+from benchmarks.in_turns import asked
 from specdec.engine.chooser import Chooser
 from specdec.lanes.decoding_thread import driven
 from specdec.measure.prompts import EXAMPLES, read_prompts
@@ -42,9 +44,9 @@ class _Measuring(Chooser):
         super().__setattr__(name, name == "measures" or value)  # the loop sets it to False in sampled calls
 
 
-def seconds_of(pair: specdec.Pair, prompt: Any, gamma: Any, seed: int) -> float:
+def seconds_of(pair: specdec.Pair, prompt: Any, gamma: Any, temperature: float, seed: int) -> float:
     """Processor seconds of a call."""
-    params = specdec.SamplingParams(TOKENS, temperature=1.0, seed=seed, ignore_eos=True)
+    params = specdec.SamplingParams(TOKENS, temperature=temperature, seed=seed, ignore_eos=True)
     found = specdec.collect(driven(specdec.speculative(pair, prompt, gamma=gamma, params=params)))
     assert found.metrics.cpu_seconds is not None
     return found.metrics.cpu_seconds
@@ -55,36 +57,47 @@ def fastest(seconds: dict[str, list[float]], half: int) -> int:
     return min(FIXED, key=lambda gamma: sum(seconds[str(gamma)][half::2]))
 
 
-def shares(pair: specdec.Pair, runs: int) -> list[list[Any]]:
-    """For each prompt: auto's speed over that of the best fixed γ, by estimated and measured costs, and the γ of each
-    half."""
-    gammas: Sequence[Any] = (*FIXED, "auto", ByTheClock())
-    found = []
-    for item in read_prompts(EXAMPLES):
-        prompt, seconds = item.message(pair.tokenizer), defaultdict(list)
+def shares(
+    pair: specdec.Pair, prompts: Iterable[Any], temperature: float, runs: int
+) -> tuple[list[list[float]], list[list[int]]]:
+    """For each way that auto decides: its speed over that of the best fixed γ, prompt by prompt. And those best γ.
+
+    The ways are auto as it is and, in sampled calls, auto by measured costs. The best γ are those of each half.
+    """
+    autos = ["auto", ByTheClock()] if temperature else ["auto"]
+    gammas: Sequence[Any] = (*FIXED, *autos)
+    found, chosen = [], []
+    for prompt in prompts:
+        seconds = defaultdict(list)
         for seed in range(-1, runs):
             for gamma in gammas:
-                took = seconds_of(pair, prompt, gamma, max(seed, 0))
+                took = seconds_of(pair, prompt, gamma, temperature, max(seed, 0))
                 if seed >= 0:  # the first turn warms up
                     seconds[str(gamma)].append(took)
         best = [fastest(seconds, half) for half in (1, 0)]
         fixed = sum(sum(seconds[str(gamma)][half::2]) for half, gamma in enumerate(best))
-        found.append([*(fixed / sum(seconds[str(gamma)]) for gamma in gammas[-2:]), best])
-    return found
+        found.append([fixed / sum(seconds[str(gamma)]) for gamma in autos])
+        chosen.append(best)
+    return [list(values) for values in zip(*found, strict=True)], chosen
 
 
 def main() -> None:
-    runs, rows = max(asked_runs(__doc__), 2), []  # two halves
+    given = asked(__doc__, "prompts")
+    runs, rows = max(given.runs, 2), []  # two halves
+    items = read_prompts(Path(given.prompts) if given.prompts else EXAMPLES)
     for name, draft in DRAFTS.items():
-        by_prompt = shares(specdec.load_pair(draft=draft) if draft else specdec.load_pair(), runs)
-        estimated, measured, best = zip(*by_prompt, strict=True)
-        cells = [f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})" for values in (estimated, measured)]
-        rows.append([name, *cells, ", ".join("/".join(map(str, dict.fromkeys(each))) for each in best)])
-        print(rows[-1], flush=True)
-    about = (
-        f"`python -m benchmarks.auto_costs --runs {runs}`: {TOKENS} tokens of each example prompt, temperature 1.\n\n"
-    )
-    heads = ("Draft", "auto, estimated costs", "auto, measured costs", "best fixed γ of each prompt")
+        pair = specdec.load_pair(draft=draft) if draft else specdec.load_pair()
+        prompts = [item.message(pair.tokenizer) for item in items]
+        for temperature in (0.0, 1.0):
+            ways, best = shares(pair, prompts, temperature, runs)
+            cells = [f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})" for values in ways]
+            said = ", ".join("/".join(map(str, dict.fromkeys(each))) for each in best)
+            rows.append([name, f"temperature {temperature:g}" if temperature else "greedy", cells[0], cells[-1], said])
+            print(rows[-1], flush=True)
+    if given.prompts:
+        return
+    about = f"`python -m benchmarks.auto_costs --runs {runs}`: {TOKENS} tokens of each example prompt.\n\n"
+    heads = ("Draft", "Calls", "auto", "auto, measured costs", "best fixed γ of each prompt")
     write("auto_costs", about + table(heads, rows))
 
 

@@ -61,6 +61,7 @@ class Chooser:
     _LEARN = 0.15
     _PLAN_EVERY = 4  # rounds: a plan takes Python about a fiftieth of a small model's pass
     _AHEAD = 4  # guesses; rows are computed in groups, so the next one alone may look too expensive
+    _LINE = 8  # samples that a mean at a number of rows needs to count as much as the line: single times scatter widely
     _PROBE = 2
     _NEIGHBOUR_EVERY = 24  # rounds
     _FORGET = 0.98  # a round
@@ -167,9 +168,9 @@ class Chooser:
         self._best = max(lengths, key=rates.__getitem__)
         if self.may_stop:
             for rows, mean in self._at_rows.items():
-                if rows <= self.longest + 1:  # a mean of few samples counts for less
+                if rows <= self.longest + 1:
                     off_line = mean.value - self._checking_seconds(rows)
-                    costs[rows - 1] += off_line * mean.count / (mean.count + 1)
+                    costs[rows - 1] += off_line * mean.count / (mean.count + self._LINE)
             gains = [*accumulate(alpha**n for n in range(1, self._AHEAD + 1))]
             least = tuple(
                 rates[self._best]

@@ -70,6 +70,12 @@ class HFForward:
         model = self._later if start else self._model
         with tapped(model, self._tapped) as states:
             out = model(input_ids=ids[None], past_key_values=self._cache, use_cache=True, **kwargs)
+        for number in self._tapped:
+            if number not in states:
+                raise IncompatiblePair(
+                    f"The draft reads what enters layer {number} of the target, and the target skips that layer, as "
+                    "Mllama skips its cross-attention without a picture. Choose another draft."
+                )
         self._hidden = [states[number][0] for number in self._tapped]
         return out.logits[0, -keep:] if keep else out.logits[0]
 

@@ -79,7 +79,8 @@ def require_names(addresses: Sequence[Address]) -> None:
         raise InvalidInput("Name two or more servers: plain=http://127.0.0.1:8000 spec=http://127.0.0.1:8001.")
     by_address: dict[str, str] = {}
     for each in addresses:
-        first = by_address.setdefault(base_of(each.url), each.name)
+        base = re.sub(r"(?<=//)(localhost|\[::1\])(?=[:/]|$)", "127.0.0.1", base_of(each.url))  # this machine's names
+        first = by_address.setdefault(base, each.name)
         if first != each.name:
             raise InvalidInput(f"The servers {first} and {each.name} have the same address; give each its own.")
 

@@ -10,11 +10,20 @@ import torch
 from all_types import VOCABULARY, small_config, small_model
 from drafting import config_of, head_of
 from fakes import generated, ids_of, isolated_rng, noisy_copy, prompt_of, shared_tiny
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DynamicCache, GenerationConfig, PreTrainedModel
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    DynamicCache,
+    GenerationConfig,
+    MllamaForCausalLM,
+    PreTrainedModel,
+)
 from transformers.cache_utils import DynamicLayer
+from transformers.models.mllama.configuration_mllama import MllamaTextConfig
 
 import specdec
 from specdec.drafters.eagle3 import Eagle3
+from specdec.forward.hf import HFForward
 from specdec.forward.hf_cache import PreallocatedLayer, new_cache, unmasked_window
 
 
@@ -136,3 +145,17 @@ def test_a_config_that_no_cache_can_be_made_from(settings: dict[str, Any]) -> No
     model = with_windows("llama", settings)
     with pytest.raises(specdec.IncompatiblePair, match="layer_types"):
         list(specdec.speculative(specdec.Pair(model), prompt_of(4), gamma=0, params=specdec.SamplingParams(4)))
+
+
+@torch.inference_mode()
+def test_the_input_of_a_layer_that_the_target_skips_cannot_be_read() -> None:
+    """Without a picture, Mllama skips its cross-attention. The inputs of its other layers are read."""
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 2}
+    config = MllamaTextConfig(vocab_size=336, num_hidden_layers=3, cross_attention_layers=[1], pad_token_id=0, **sizes)
+    passes = HFForward(MllamaForCausalLM(config).eval())
+    passes.tap([0, 2])
+    passes.logits(prompt_of(6), 0, 1)
+    assert passes.features().shape == (6, 64)
+    passes.tap([0, 1])
+    with pytest.raises(specdec.IncompatiblePair, match="reads what enters layer 1 of the target, and the target skips"):
+        passes.logits(prompt_of(6), 6, 1)

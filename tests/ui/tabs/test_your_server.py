@@ -23,7 +23,7 @@ from specdec.cli.parsers import parser_of
 from specdec.errors import InvalidInput, ServerFailed
 from specdec.events import SamplingParams
 from specdec.report import recording
-from specdec.servers.address import Address, connected, named_address, named_addresses
+from specdec.servers.address import Address, connected, named_address, named_addresses, require_names
 from specdec.servers.client import Client
 from specdec.ui.jobs import server_race
 from specdec.ui.jobs.limits import LOCAL, PUBLIC
@@ -391,3 +391,10 @@ def test_strangers_make_few_calls_at_once() -> None:
         heard = asyncio.run(visit())
         page.close()
         assert "this page makes at most 8" in heard.text and not plain.asked
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://[::1]:9/v1", "http://localhost:9"])
+def test_each_name_of_this_machine_is_the_same_server(url) -> None:
+    with pytest.raises(InvalidInput, match="have the same address"):
+        require_names([Address("plain", "http://localhost:9/"), Address("spec", url)])
+    require_names([Address("plain", "http://localhost.example:9"), Address("spec", url)])
