@@ -43,8 +43,7 @@ _OPEN = (
     "window.specdec.open(await answer.text(), 'gallery'); }"
 )
 LEDE = (
-    "Race two servers that run already: one without speculation, one with it. Both get the same prompt and answer in "
-    "turns."
+    "Race two servers that run already, one without speculation and one with it. They answer the same prompt in turns."
 )
 KEYS = (
     "Any other server that speaks OpenAI's protocol can be raced too; it is shown with its text and its speed. For a "

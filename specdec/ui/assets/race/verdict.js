@@ -12,6 +12,7 @@ const LONG_NOTE = 42; // characters; a longer note takes two lines on a phone, a
 // Characters of a sentence. On a phone one of up to so many stays beside the figure, and one of more than the second
 // number is set smaller, so that both texts stay in view.
 const [BRIEF, LONG] = [108, 150];
+const SETTINGS = "Settings of this run"; // opens what is cut, if there is no note
 const FIRST = "Texts and times below are those of run 1.";
 
 // What is measured now; `more` says how, or which run is shown.
@@ -30,6 +31,12 @@ export function conclude(headline, sentence) {
 // The first note, in one line; where there is little room, in two.
 export const noteLine = (words) =>
   el("span", `sd-verdictNote${words.length > LONG_NOTE ? " long" : ""}`, "", together(words));
+
+// Whether a note says more than the figures beside it: that the texts are identical is one of them.
+const addsTo =
+  ({ same, figures = [] }) =>
+  ({ kind }) =>
+    kind !== "texts" || !same || !figures.some(({ name }) => name === "same");
 
 export class VerdictPanel {
   #lanes = new Map(); // lane key -> its progress, while a race runs
@@ -107,15 +114,15 @@ export class VerdictPanel {
     this.from.replaceChildren(...this.#originOf(race, loaded));
     const cut = [el("p", "sd-captionNote", this.caption.textContent)];
     if (otherThan(race, loaded)) cut.push(el("p", "sd-otherNote", otherThan(race, loaded)));
-    this.#remark(race.verdict.notes, cut);
+    this.#remark(race.verdict.notes.filter(addsTo(race.verdict)), cut);
   }
 
   // `cut`: what a small window leaves out above, caption and pair. There it is the first of the further notes.
   #remark(notes, cut = []) {
     const [note, ...others] = notes.map(({ text }) => text);
-    this.notes.hidden = !note;
-    if (!note) return;
-    const [first, rest] = firstSentence(note);
+    this.notes.hidden = !note && !cut.length;
+    this.notes.classList.toggle("onlyCut", !note);
+    const [first, rest] = firstSentence(note ?? SETTINGS);
     const more = rest ? [rest, ...others] : others;
     const summary = noteLine(first);
     const count = el("b", "", `${more.length} more ${more.length === 1 ? "note" : "notes"}`);
