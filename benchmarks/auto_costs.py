@@ -92,7 +92,8 @@ def main() -> None:
             ways, best = shares(pair, prompts, temperature, runs)
             cells = [f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})" for values in ways]
             said = ", ".join("/".join(map(str, dict.fromkeys(each))) for each in best)
-            rows.append([name, f"temperature {temperature:g}" if temperature else "greedy", cells[0], cells[-1], said])
+            calls = f"temperature {temperature:g}" if temperature else "greedy"
+            rows.append([name, calls, cells[0], *(cells[1:] or ["–"]), said])
             print(rows[-1], flush=True)
     if given.prompts:
         return

@@ -2,9 +2,10 @@
 
 The greedy text of each prompt is recorded once, and at each place the draft's next 16 guesses with their probabilities
 and with how many of them stand. A round then costs the median of real rounds of that length (the processor time of the
-thread), with 5 % of noise. So any policy can be played over the same guesses, without Python's time. Prints shares of
-the best fixed γ of each prompt: medians over the prompts with (lowest-highest). For pairs with a draft model whose
-passes run in C. ``--prompts``: a file as for ``specdec bench``; else the six example prompts.
+thread). auto is told that time with noise: a lognormal factor, of which the rows name the spread. So any policy can be
+played over the same guesses, without Python's time. Prints shares of the best fixed γ of each prompt: medians over the
+prompts with (lowest-highest). For pairs with a draft model whose passes run in C. ``--prompts``: a file as for
+``specdec bench``; else the six example prompts.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.runtime import clock
 from specdec.runtime.stopping import watch_of
 
-TOKENS, FIXED, REPEATS, NOISE = 128, (0, 3, 4, 5, 8), 3, 0.05
+TOKENS, FIXED, REPEATS, NOISES = 128, (0, 3, 4, 5, 8), 3, (0.05, 0.2)
 PARAMS = specdec.SamplingParams(TOKENS, ignore_eos=True)
 Guesses = list[tuple[list[float], int]]  # at each place of a text: probabilities, and how many of them stand
 
@@ -102,8 +103,10 @@ def guesses(pair: specdec.Pair, prompt: Any) -> Guesses:
     return found
 
 
-def play(policy: Any, recorded: Guesses, taken: Costs, pair_costs: Any, noise: random.Random) -> float:
-    """Seconds of a text in which ``policy`` sets the draft lengths."""
+def play(
+    policy: Any, recorded: Guesses, taken: Costs, pair_costs: Any, noise: random.Random, spread: float = NOISES[0]
+) -> float:
+    """Seconds of a text in which ``policy`` sets the draft lengths. It is told them with noise of this ``spread``."""
     tell_of_drafts(policy, may_stop=True)
     tell_of_costs(policy, lambda: pair_costs, measures=True)
     place, index, seconds, seen = 0, 0, 0.0, 0.0
@@ -117,14 +120,9 @@ def play(policy: Any, recorded: Guesses, taken: Costs, pair_costs: Any, noise: r
         kept = min(stands, n)
         drafting, rest = taken.drafts[n], taken.rests[n]
         seconds += drafting + rest
-        drafting, rest = (part * noise.lognormvariate(0, NOISE) for part in (drafting, rest))
+        drafting, rest = (part * noise.lognormvariate(0, spread) for part in (drafting, rest))
         seen += drafting + rest
-        draft = tuple(
-            DraftToken(
-                0, "accepted" if i < kept else "rejected" if i == kept else "discarded", 1.0, *[None] * 4, chance
-            )
-            for i, chance in enumerate(chances)
-        )
+        draft = tuple(DraftToken(0, status(i, kept), 1.0, *[None] * 4, chance) for i, chance in enumerate(chances))
         policy.saw(Round(index, draft, 0, "target", (0,) * (kept + 1), drafting, rest, seen))
         place += kept + 1
     return seconds
@@ -151,17 +149,19 @@ def main() -> None:
     items = read_prompts(Path(given.prompts) if given.prompts else EXAMPLES)
     prompts = [item.message(pair.tokenizer) for item in items]
     taken, pair_costs = costs(pair, prompts[:3], given.runs), estimated_costs(pair, greedy=True)
-    makers: dict[str, Callable[[], Any]] = {
-        "auto": Chooser,
-        "auto with known costs": lambda: Known(taken),
-        **{f"\u03b3 {gamma}": lambda gamma=gamma: Fixed(gamma) for gamma in FIXED},
+    makers: dict[str, tuple[Callable[[], Any], float]] = {
+        **{f"auto, times with {spread:.0%} of noise": (Chooser, spread) for spread in NOISES},
+        "auto with known costs": (lambda: Known(taken), NOISES[0]),
+        **{f"\u03b3 {gamma}": (lambda gamma=gamma: Fixed(gamma), NOISES[0]) for gamma in FIXED},
     }
     shares: dict[str, list[float]] = defaultdict(list)
     for prompt in prompts:
         recorded = guesses(pair, prompt)
         seconds = {
-            name: mean(play(make(), recorded, taken, pair_costs, random.Random(seed)) for seed in range(REPEATS))
-            for name, make in makers.items()
+            name: mean(
+                play(make(), recorded, taken, pair_costs, random.Random(seed), spread) for seed in range(REPEATS)
+            )
+            for name, (make, spread) in makers.items()
         }
         best = min(seconds[f"\u03b3 {gamma}"] for gamma in FIXED)
         seconds["who knows how many guesses stand"] = least(recorded, taken)

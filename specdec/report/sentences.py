@@ -43,7 +43,7 @@ HEADLINES = {
     "gives {engine}x; it is not clear whether speculation itself pays ({speculation}x).",
     Kind.SLOWER_BY_ENGINE: "Slower: {subject} runs at {about}{times}x the speed of {plain}{runs}. The loss comes "
     "from our loop ({engine}x); speculation itself pays ({speculation}x).",
-    Kind.BUSY: "{Subject} runs at about {times}x the speed of {plain}.",
+    Kind.BUSY: "{Subject} runs at about {times}x the speed of {plain} ({gave}).",
     Kind.NOISY: "{Subject} runs at about {times}x the speed of {plain}{runs}.",
     Kind.NO_GUESSES: "{Unguessed}: this is {loop} against {plain}, {times}x{runs}.",
     Kind.NOTHING_GUESSED: "The draft made no guesses: this is {loop} against {plain}, {times}x{runs}.",
@@ -115,7 +115,7 @@ ADVICE = {
 }
 
 DOUBTS = {
-    Doubt.BUSY: "The machine was busy; {gave}. In {busy} of {count}, a lane had a processor for as little as "
+    Doubt.BUSY: "The machine was busy. In {busy} of {count}, a lane had a processor for as little as "
     "{share} of its time.",
     Doubt.TOO_FAST: "Speculation was measured as {speculation} times as fast as our loop without a draft, but a round "
     "yields only {all_tokens} tokens; this is measurement noise.",
@@ -451,7 +451,7 @@ def about(found: Judgement) -> str:
 
 def _gave(found: Judgement) -> str:
     """What the runs gave, as a part of a sentence."""
-    return "this is 1 run" if found.runs < 2 else f"{runs(found.runs)} gave {_each(found)}"
+    return "1 run" if found.runs < 2 else f"{runs(found.runs)} gave {_each(found)}"
 
 
 def _each(found: Judgement) -> str:

@@ -57,6 +57,7 @@ export function cardOf(race, address) {
       ? firstSentence(verdict.notes.find(({ kind }) => verdict.doubts.includes(kind))?.text ?? "")[0]
       : "",
     figures: verdict.figures.slice(0, 4).map((figure) => [figure.value, figureName(figure)]),
+    signs: shares.length > 1 ? ["= ", "\u00d7 "] : [], // of the first figures, whose product is the factor
     unsure: verdict.about ? shares.length : 0, // of the figures, the first
     lanes: shown.map((lane) => barOf(lane, places, short)),
     prompt: inOneLine((begin.settings.prompt ?? "").slice(0, PROMPT)),
@@ -146,11 +147,11 @@ function drawVerdict(pen, { factor, look, sentence, doubt }, write, family) {
   write(doubt || METHOD, x, 172, SMALL, { colour: MUTED });
 }
 
-function drawFigures({ figures, unsure }, write) {
+function drawFigures({ figures, signs, unsure }, write) {
   const wide = (RIGHT - LEFT) / 4;
   figures.forEach(([value, label], at) => {
     const x = LEFT + at * wide;
-    write(value, x, 216, 38, { weight: 700, colour: at < unsure ? MUTED : INK, width: wide - 24 });
+    write(`${signs[at] ?? ""}${value}`, x, 216, 38, { weight: 700, colour: at < unsure ? MUTED : INK, width: wide - 24 });
     write(label, x, 246, SMALL, { colour: MUTED, width: wide - 24 });
   });
 }
