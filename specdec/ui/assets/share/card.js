@@ -151,7 +151,11 @@ function drawFigures({ figures, signs, unsure }, write) {
   const wide = (RIGHT - LEFT) / 4;
   figures.forEach(([value, label], at) => {
     const x = LEFT + at * wide;
-    write(`${signs[at] ?? ""}${value}`, x, 216, 38, { weight: 700, colour: at < unsure ? MUTED : INK, width: wide - 24 });
+    write(`${signs[at] ?? ""}${value}`, x, 216, 38, {
+      weight: 700,
+      colour: at < unsure ? MUTED : INK,
+      width: wide - 24,
+    });
     write(label, x, 246, SMALL, { colour: MUTED, width: wide - 24 });
   });
 }
