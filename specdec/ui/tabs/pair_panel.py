@@ -34,6 +34,7 @@ from specdec.ui.jobs.startup import StartupRace
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
 
 OWN = "Another pair"
+OWN_MODELS = f"Your own models: choose {OWN}, or type a hub id or a folder here."
 # Between target and draft in a pair that is typed into the list's field
 ARROW = re.compile(r"\s*(?:<-|\u2190|\bwith draft\b)\s*")
 # The kinds of drafts that most engines offer, shown first. The others, and what the target has no draft of, are shown
@@ -61,6 +62,7 @@ class PairPanel:
             [*((_in_words(preset), preset.name) for preset in PRESETS), *([OWN] if limits.pairs == "any" else [])],
             value=PRESETS[0].name,
             label="Pair: a target with its draft",
+            info=OWN_MODELS if limits.pairs == "any" else None,
             elem_id="sd-preset",
             # Otherwise Gradio would drop a text that is not in the list.
             allow_custom_value=limits.pairs == "any",
