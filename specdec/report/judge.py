@@ -89,7 +89,7 @@ class Doubt(StrEnum):
     STALL = auto()  # one round took far longer than usual
     WIDE_SPREAD = auto()  # the runs differ widely
     CHECKING_SHRINKS = auto()  # checking more tokens was faster than checking one
-    FEW_RUNS = auto()  # too few to confirm a small difference
+    FEW_RUNS = auto()  # too few to confirm the difference
 
 
 @dataclass(frozen=True)

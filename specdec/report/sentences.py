@@ -127,7 +127,7 @@ DOUBTS = {
     "race before you trust the figure.",
     Doubt.WIDE_SPREAD: "The runs differ widely: {gave}.",
     Doubt.CHECKING_SHRINKS: "Measurement noise: checking a round came out faster ({v}x) than one token.",
-    Doubt.FEW_RUNS: "In a run the difference is at most 5\u00a0%: more runs are needed to confirm it.",
+    Doubt.FEW_RUNS: "In {count}, such a difference can be chance: more runs are needed to confirm it.",
 }
 
 # Notes of a sweep or a benchmark, below the judge's headline.

@@ -235,7 +235,7 @@ def test_a_stall_in_any_lane_is_a_doubt(where: str) -> None:
 
 def test_other_doubts() -> None:
     """Doubts: runs far apart, a difference too small for these runs. A check that is 3 % cheaper than one is none."""
-    assert judge([*runs(0.5, 0.9), *runs(0.8, 0.9)], 4).doubts == (Doubt.WIDE_SPREAD,)
+    assert judge([*runs(0.5, 0.9), *runs(0.8, 0.9)], 4).doubts == (Doubt.WIDE_SPREAD, Doubt.FEW_RUNS)
     little_less = judge([sides(plain(1.0), drafting(4, (3,), 0.05, 0.88), loop(1.0))], 4)
     assert little_less.v is not None and 0.95 < little_less.v < 1 and little_less.doubts == ()
     assert little_less.kind is Kind.FASTER

@@ -172,7 +172,7 @@ def test_a_spread_around_one_is_no_difference() -> None:
     runs = [{"generate": plain(), "speculative": speculative(step)} for step in (3.9, 3.95, 3.8)]
     said = race_verdict(runs)
     assert (said.kind, said.doubts) == ("unclear_unsplit", (Doubt.FEW_RUNS,))
-    assert "In a run the difference is at most 5\u00a0%: more runs are needed to confirm it." in texts(said.notes)
+    assert "In 3 runs, such a difference can be chance: more runs are needed to confirm it." in texts(said.notes)
 
 
 def test_a_guess_dearer_than_a_token_cannot_pay() -> None:

@@ -31,11 +31,16 @@ function showAll(all) {
   document.querySelector(ALL).setAttribute("aria-expanded", String(all));
 }
 
-// Folds the list again, so that the buttons below it come near. By then the way is checked, so it stays shown and keeps
-// the focus.
+// Folds the list again and brings the button below it into view. By then the way is checked, so it stays shown and keeps
+// the focus. It is brought into view last, so that it is in view where the two do not fit together. The panel grows once
+// the server answers, where the way has a field of its own.
 function chosen(label) {
   requestAnimationFrame(() => {
     showAll(false);
-    label.scrollIntoView({ block: "nearest" });
+    const grows = new ResizeObserver(() => {
+      for (const part of [document.querySelector("#sd-load"), label]) part.scrollIntoView({ block: "nearest" });
+    });
+    grows.observe(document.querySelector("#sd-change"));
+    setTimeout(() => grows.disconnect(), 3000);
   });
 }
