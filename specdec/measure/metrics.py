@@ -223,17 +223,14 @@ def no_clear_difference(ratios: Sequence[float], middle: float | None = None) ->
 
     They may be equal if the runs disagree on which is faster, or if ``middle`` (by default the median) rounds to 1.00.
     Fewer than ``ENOUGH_RUNS`` runs often agree by chance, three of them every fourth time. So each of them must differ
-    from 1 by more than 5 %, because a machine's noise can be that large. Two agree by chance half of the time. So the
-    one nearer to 1 must also differ from 1 by more than from the other, in logarithms.
+    from 1 by more than 5 %, because a machine's noise can be that large, and by more than neighbouring runs differ from
+    each other on average (in logarithms), because this machine's noise is at least that large.
     """
     if not ratios or min(ratios) <= 1 <= max(ratios):
         return True
-    if len(ratios) == 2:
-        nearer, farther = sorted(max(ratio, 1 / ratio) for ratio in ratios)
-        if farther >= nearer**2:
-            return True
     if len(ratios) < ENOUGH_RUNS:
-        return any(0.95 <= ratio <= 1.05 for ratio in ratios)
+        factors = [max(ratio, 1 / ratio) for ratio in ratios]
+        return any(0.95 <= ratio <= 1.05 for ratio in ratios) or max(factors) > min(factors) ** len(factors)
     return round(median_low(ratios) if middle is None else middle, 2) == 1
 
 

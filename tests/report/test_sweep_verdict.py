@@ -277,24 +277,17 @@ def test_a_share_that_rounds_to_none_has_no_sign() -> None:
 
 
 def test_ratios_without_a_clear_difference() -> None:
-    """Runs disagree, the median rounds to 1.00, one of fewer than five runs differs from 1 by at most 5 %, or one of
-    two differs more from the other."""
-    equal = [
-        [],
-        [0.97],
-        [1.05],
-        [0.9, 1.2],
-        [1.02, 1.03],
-        [1.1, 1.3],
-        [0.5, 0.8],
-        [0.95, 0.9, 0.99],
-        [1.04, 1.15, 1.16],
-        [1.001] * 4 + [1.004],
-    ]
+    """Runs disagree, the median rounds to 1.00, or one of fewer than five runs differs from 1 by at most 5 % or less
+    than the runs differ from each other."""
+    apart = [[1.1, 1.3], [0.5, 0.8], [1.1, 1.2, 1.4], [0.6, 0.8, 0.9], [1.1, 1.2, 1.3, 1.5]]
+    equal = [[], [0.97], [1.05], [0.9, 1.2], [1.02, 1.03], [0.95, 0.9, 0.99], [1.04, 1.15, 1.16], *apart]
+    equal.append([1.001] * 4 + [1.004])
     for ratios in equal:
         assert no_clear_difference(ratios), ratios
-    for ratios in ([0.94], [1.06], [1.06, 1.08], [1.3, 1.6], [0.8, 0.7], [0.9, 0.94, 0.92], [1.02] * 4 + [1.01]):
+    for ratios in ([0.94], [1.06], [1.06, 1.08], [1.3, 1.6], [0.8, 0.7], [0.9, 0.94, 0.92], [1.2, 1.7, 1.4]):
         assert not no_clear_difference(ratios), ratios
+    for enough in ([1.02] * 4 + [1.01], [1.1, 1.2, 1.3, 1.6, 1.8]):
+        assert not no_clear_difference(enough), enough
 
 
 def test_the_headline_matches_the_measurement() -> None:
