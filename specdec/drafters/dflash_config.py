@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import MuseGlimmerAssistantConfig, Qwen3Config
 
+from specdec.drafters.trained_head import require_layers
 from specdec.errors import IncompatiblePair, quoted
 
 _MUSE = MuseGlimmerAssistantConfig.model_type
@@ -323,11 +324,7 @@ def _sizes(config: Mapping[str, Any], muse: bool) -> Qwen3Config:
     if isinstance(angles, Mapping) and "sliding_attention" in angles:  # speculators uses these for all layers
         given["rope_parameters"] = angles["sliding_attention"]
     sizes = Qwen3Config(**given)
-    if type(sizes.num_hidden_layers) is not int or sizes.num_hidden_layers < 1:
-        raise IncompatiblePair(
-            f"The {_named(config)} sets num_hidden_layers to {quoted(sizes.num_hidden_layers)}; it must be a number of "
-            "layers. Choose another head."
-        )
+    require_layers(_named(config), sizes.num_hidden_layers)
     rope = (sizes.rope_parameters or {}).get("rope_type", "default")
     if rope not in _ROPE_TYPES:
         raise IncompatiblePair(

@@ -26,7 +26,7 @@ from torch import nn
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from specdec.drafters.trained_head import in_target_ids
+from specdec.drafters.trained_head import in_target_ids, require_layers
 from specdec.errors import IncompatiblePair, quoted
 from specdec.forward.hf_cache import PreallocatedLayer
 
@@ -111,11 +111,7 @@ def head_config(config: Mapping[str, Any]) -> HeadConfig:
             f"The EAGLE-3 head has a layer of type {str(kind)[:40]!r}; only llama and qwen3 are read."
         )
     depth = layer.setdefault("num_hidden_layers", 1)
-    if type(depth) is not int or depth < 1:
-        raise IncompatiblePair(
-            f"The EAGLE-3 head sets num_hidden_layers to {quoted(depth)}; it must be a number of layers. Choose "
-            "another head."
-        )
+    require_layers("EAGLE-3 head", depth)
     kinds = layer.get("layer_types") or ["full_attention"] * depth
     if len(kinds) != depth:
         raise IncompatiblePair(

@@ -23,6 +23,7 @@ from transformers import Gemma4AssistantConfig, Gemma4TextConfig, Gemma4UnifiedA
 from transformers.activations import ACT2FN
 from transformers.models.gemma4.modeling_gemma4 import Gemma4RMSNorm, Gemma4TextRotaryEmbedding, apply_rotary_pos_emb
 
+from specdec.drafters.trained_head import require_layers
 from specdec.errors import IncompatiblePair, quoted
 
 SLIDING = "sliding_attention"
@@ -124,11 +125,7 @@ def assistant_config(config: Mapping[str, Any]) -> AssistantConfig:
             "another assistant."
         )
     layer = layers(**text)
-    if type(layer.num_hidden_layers) is not int or layer.num_hidden_layers < 1:
-        raise IncompatiblePair(
-            f"The Gemma 4 assistant sets num_hidden_layers to {quoted(layer.num_hidden_layers)}; it must be a number "
-            "of layers. Choose another assistant."
-        )
+    require_layers("Gemma 4 assistant", layer.num_hidden_layers)
     for name in _OTHER_LAYERS:
         if getattr(layer, name, None):
             raise IncompatiblePair(

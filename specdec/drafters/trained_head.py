@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import torch
 
 from specdec.drafters.base import DraftMethod, Loaded, after_kind
-from specdec.errors import InvalidInput
+from specdec.errors import IncompatiblePair, InvalidInput, quoted
 from specdec.facts import DraftFacts
 
 
@@ -62,3 +62,11 @@ def in_target_ids(logits: torch.Tensor, offsets: torch.Tensor, vocabulary: int) 
     """
     ids = torch.arange(len(offsets), device=logits.device) + offsets
     return logits.new_full((len(logits), vocabulary), float("-inf")).index_copy_(1, ids, logits)
+
+
+def require_layers(head: str, found: object) -> None:
+    """Raise ``IncompatiblePair`` unless the ``num_hidden_layers`` that ``head`` sets is a number of layers."""
+    if type(found) is not int or found < 1:
+        raise IncompatiblePair(
+            f"The {head} sets num_hidden_layers to {quoted(found)}; it must be a number of layers. Choose another head."
+        )

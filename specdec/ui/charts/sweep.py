@@ -15,7 +15,7 @@ from specdec.report.sweep import SweepRow
 from specdec.ui.charts.figures import BLUE, GREY, GRID, LINE, ORANGE, add_title, bars, coloured, styled
 from specdec.ui.charts.labels import apart, multiples, round_step
 
-ALONG, SHORT = "Draft length \u03b3 (guesses per round)", "Draft length \u03b3"
+ALONG = "Draft length \u03b3 (guesses per round)"
 # Pixels: the axes' rectangle of the first chart and of the small ones, and below each its axis with numbers and name.
 FIRST, SMALL, AXIS = 200, 110, 58
 TOKENS = "Tokens per target pass", "guesses kept, and one token of the target"
@@ -60,9 +60,9 @@ def small_figures(rows: Sequence[SweepRow], longest: int, one_pass: bool) -> lis
         return []
     tokens, kept, costs = go.Figure(), go.Figure(), go.Figure()
     _add_line(tokens, [(gamma, one.tokens) for gamma, one in found], BLUE, "circle")
-    _finish(tokens, TOKENS[0], TOKENS[1:], SMALL, longest, SHORT).update_yaxes(rangemode="tozero", nticks=4)
+    _finish(tokens, TOKENS[0], TOKENS[1:], SMALL, longest, ALONG).update_yaxes(rangemode="tozero", nticks=4)
     _add_line(kept, [(gamma, 100 * one.alpha) for gamma, one in found if one.alpha is not None], BLUE, "circle")
-    _finish(kept, KEPT[0], KEPT[1:], SMALL, longest, SHORT).update_yaxes(range=[0, 104], nticks=4)
+    _finish(kept, KEPT[0], KEPT[1:], SMALL, longest, ALONG).update_yaxes(range=[0, 104], nticks=4)
     known = [(gamma, one) for gamma, one in found if one.split and one.v and one.c is not None]
     if not known:
         return [tokens, kept]
@@ -71,7 +71,7 @@ def small_figures(rows: Sequence[SweepRow], longest: int, one_pass: bool) -> lis
     return [
         tokens,
         kept,
-        _finish(costs, said[0], said[1:], SMALL, longest, SHORT).update_yaxes(range=[0, top], nticks=4),
+        _finish(costs, said[0], said[1:], SMALL, longest, ALONG).update_yaxes(range=[0, top], nticks=4),
     ]
 
 

@@ -1,7 +1,7 @@
 // The clock of a replay: measured seconds, slowed down or not, with the controls of a player.
 import { button, drawSign, el, enlarge, isLarge, nextFrame, sign } from "../lib/dom.js";
 
-const LARGER = "Larger text and strip, for a room";
+const LARGER = "Larger text and strip, for a room"; // its first words are on the button where it has room
 const LASTS = 8; // seconds of replay for the slowest lane
 const SLOW = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
@@ -31,7 +31,8 @@ export class Replay {
     this.speeds = el("span", "sd-speeds");
     this.speeds.setAttribute("role", "group");
     this.speeds.setAttribute("aria-label", "Speed of the replay");
-    this.larger = button("sd-icon sd-larger", "A+", () => this.#enlarge(), LARGER);
+    this.larger = button("sd-icon sd-larger", "", () => this.#enlarge(), LARGER);
+    this.larger.append(el("span", "sd-largerSign", "A+"), el("span", "sd-largerWords", "Larger text"));
     this.larger.title = LARGER;
     this.larger.setAttribute("aria-pressed", String(isLarge()));
     this.node = el("div", "sd-replay", "", [
