@@ -115,8 +115,8 @@ class SamplingParams:
     - ``top_k``: sample from the k most likely tokens; 0 keeps the whole vocabulary.
     - ``top_p``: sample from the most likely tokens that together have this probability, above 0 up to 1.
     - ``min_p``: leave out tokens whose probability is below this share of the highest one, 0 to 1.
-    - ``repetition_penalty``: above 1 makes tokens that occurred before less likely (Keskar et al. 1909.05858); above 0
-      up to 100.
+    - ``repetition_penalty``: above 1 makes tokens that occurred before less likely (Keskar et al. 1909.05858); 0.01
+      to 100.
     - ``seed``: of the call's one random generator, 0 to 2^63 - 1; None draws a seed, which ``Started`` names.
     - ``stop``: one or more strings; the text ends with the token that completes one of them, which is kept.
     - ``ignore_eos``: go on after an end-of-text token.
@@ -163,7 +163,7 @@ class SamplingParams:
         require_number("temperature", self.temperature, 0, 100)
         require_number("top_p", self.top_p, 0, 1, above=True)
         require_number("min_p", self.min_p, 0, 1)
-        require_number("repetition_penalty", self.repetition_penalty, 0, 100, above=True)
+        require_number("repetition_penalty", self.repetition_penalty, 0.01, 100)
         if 0 < self.temperature < 0.01:
             raise BadSetting(
                 f"temperature {self.temperature} is between 0 and 0.01; use 0 for greedy, else 0.01 or more."

@@ -112,7 +112,7 @@ export class VerdictPanel {
   origin(race, loaded) {
     if (this.#computed) return;
     this.from.replaceChildren(...this.#originOf(race, loaded));
-    const cut = [el("p", "sd-captionNote", this.caption.textContent)];
+    const cut = this.caption.hidden ? [] : [el("p", "sd-captionNote", this.caption.textContent)];
     if (otherThan(race, loaded)) cut.push(el("p", "sd-otherNote", otherThan(race, loaded)));
     this.#remark(race.verdict.notes.filter(addsTo(race.verdict)), cut);
   }
