@@ -179,9 +179,9 @@ def test_gamma_out_of_range(gamma, pair) -> None:
         ("temperature", -0.1), ("temperature", float("nan")), ("temperature", float("inf")), ("temperature", "hot"),
         ("temperature", True), ("temperature", None), ("top_k", -1), ("top_k", 2.5), ("top_p", 0.0), ("top_p", 1.1),
         ("top_p", float("nan")), ("min_p", -0.1), ("min_p", 1.5), ("repetition_penalty", 0.0),
-        ("repetition_penalty", 1e-38), ("repetition_penalty", -1.0), ("max_new_tokens", 0), ("max_new_tokens", -3), ("max_new_tokens", 1.5),
-        ("max_new_tokens", True), ("seed", -1), ("seed", 2**63), ("seed", 1.5), ("seed", "x"), ("stop", ("",)),
-        ("stop", (3,)),
+        ("repetition_penalty", 1e-38), ("repetition_penalty", -1.0), ("max_new_tokens", 0), ("max_new_tokens", -3),
+        ("max_new_tokens", 1.5), ("max_new_tokens", True), ("seed", -1), ("seed", 2**63), ("seed", 1.5),
+        ("seed", "x"), ("stop", ("",)), ("stop", (3,)),
     ],
     ids=repr,
 )  # fmt: skip
