@@ -28,7 +28,8 @@ CAUSES = {
     "short text": "The text is too short to tell. Ask for more tokens.",
     "no speculation": "No guess was asked for. Choose a draft length of 1 or more, or a server that speculates.",
     "untold": "The server does not tell its rounds, so what limits it is not known. vLLM tells them if it was started "
-    "with --per-request-spec-decode-metrics detailed, llama.cpp with --slots, SGLang with --stream-interval 1.",
+    "with --per-request-spec-decode-metrics detailed, SGLang with --stream-interval 1. llama.cpp tells them, but for "
+    "some texts whose characters take several tokens.",
     "no guesses": "The draft made no guesses. Lookup finds none where the text does not repeat itself: use a draft "
     "model, or a head of this target.",
     "never kept": "Of {tested} tested guesses {all_kept} are kept, too few for a draft that fits. Check that it was "

@@ -30,10 +30,10 @@ CAPTION = (
 SHOWN = "Of {runs}, a level shows one, that with the median speed-up{fastest} (lowest\u2013highest of all runs). "
 FASTEST = " of the server that is fastest there"
 PAYS = {
-    "all": "{server} pays at every load that was measured, up to {most} at once.",
+    "all": "{server} pays at every load that {loads}, up to {most} at once.",
     "some": "{server} pays up to {most} at once.",
-    "none": "{server} does not pay at any load that was measured.",
-    "none clearly": "{server} clearly pays at no load that was measured.",
+    "none": "{server} does not pay at any load that {loads}.",
+    "none clearly": "{server} clearly pays at no load that {loads}.",
     "here and there": "{server} pays at {most} at once.",
     "unclear": "{server}: no clear difference at {levels} at once.",
     "too short": "{server}: too few tokens to compare at {levels} at once.",
@@ -41,7 +41,10 @@ PAYS = {
 }
 FEWEST = 3  # runs; one, or two that agree, say little
 ENDED = "Ended early: {made} of {planned} measurements were made."
-UNTOLD = "{server} tells neither token ids nor how many tokens it wrote, so a piece of its text counts as one token."
+UNTOLD = (
+    "{server} tells neither token ids nor a number of tokens that fits its text, so a piece of its text counts as one "
+    "token."
+)
 VLLM = 'For vLLM: "num_speculative_tokens_per_batch_size": {entries}'
 COMPUTED = (
     "These gains are computed from measured passes and this pair's acceptance. They were not measured as a whole. All "
@@ -263,7 +266,7 @@ def _pays(server: str, rows: Sequence[LoadRow]) -> list[str]:
     if len(unclear) < len(timed):
         kind, most = _up_to(timed)
         kind = "none clearly" if kind == "none" and unclear else kind
-        said.append(PAYS[kind].format(server=server, most=most))
+        said.append(PAYS[kind].format(server=server, most=most, loads="could be compared" if short else "was measured"))
     more = {"unclear": unclear, "too short": short, "few": few}
     return said + [
         PAYS[kind].format(server=server, levels=sentences.listed(levels)) for kind, levels in more.items() if levels

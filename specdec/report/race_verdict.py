@@ -71,7 +71,8 @@ def verdict(race: Iterable[Event | list[Event]], tokenizer: Any = None) -> Verdi
     if missing := [key for key in (BASELINE.key, SPECULATIVE) if key not in keys]:
         given = f"the events are of {listed(sorted(keys))}" if keys else "there are no events of a whole lane"
         raise InvalidInput(f"The verdict needs the lane {missing[0]}; {given}.")
-    if len({_asked(start) for start in starts}) > 1 or len({_rule(start) for start in starts}) > len(own):
+    prompts = {ids for start in starts if (ids := _told_prompt(start))}
+    if len(prompts) > 1 or len(set(map(_asked, starts))) > 1 or len(set(map(_rule, starts))) > len(own):
         raise InvalidInput(
             "The lanes differ in prompt, settings, target or machine, or one of them in draft length or acceptance; "
             "give the events of one race."
@@ -83,8 +84,15 @@ def verdict(race: Iterable[Event | list[Event]], tokenizer: Any = None) -> Verdi
 
 def _asked(start: Started) -> tuple[Any, ...]:
     """What all lanes of a race have in common. Plain values are compared by their text, because dicts have no hash."""
-    facts = repr(start.pair.get("target")), repr(start.machine)
-    return start.prompt_ids, replace(start.params, seed=None), *facts
+    params = replace(start.params, seed=None)
+    # Each server has a name of its own for the model; where two differ, a note says so.
+    target = None if on_servers(start.pair) else start.pair.get("target")
+    return params, repr(target), repr(start.machine)
+
+
+def _told_prompt(start: Started) -> tuple[int, ...]:
+    """The ids of the prompt; empty for a server that does not tell them, whose prompt has an id made up here."""
+    return () if on_servers(start.pair) and not start.pair["server"]["ids"] else tuple(start.prompt_ids)
 
 
 def _rule(start: Started) -> tuple[Any, ...]:

@@ -15,9 +15,9 @@ from specdec.measure.plan import Plan, Trial
 from specdec.measure.prompts import message_of
 from specdec.measure.result import collect, in_letters, started_of
 from specdec.measure.results.format import About
-from specdec.servers.answer import Asked, require_one_prompt
+from specdec.servers.answer import Asked
 from specdec.servers.lane import MACHINE, Server, server_lane
-from specdec.servers.race import SPECULATIVE, lanes_of
+from specdec.servers.race import SPECULATIVE, lanes_of, require_comparable
 from specdec.servers.tokens import ServerTokens
 
 UNTOLD = LaneConfig(SPECULATIVE, ENGINE)  # of the only server with speculation, where it does not tell its K
@@ -40,7 +40,7 @@ def servers_plan(servers: Sequence[Server], asked: Plan, seconds: float) -> Serv
     lanes_of(servers)
     first = Asked(message_of(asked.prompts[0].prompt, asked.chosen.chat), asked.params, seconds)
     answers = {server.name: server.ask(first) for server in servers}
-    require_one_prompt(answers)
+    require_comparable(servers, answers)
     guesses = {name: int(name) for name in answers if name.isdecimal()}
     guesses |= {name: answer.most_guesses for name, answer in answers.items() if answer.most_guesses}
     configs = configs_of(servers, guesses)

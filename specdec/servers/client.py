@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 import httpcore2
 
 from specdec.errors import InvalidInput, ServerFailed, quoted
-from specdec.servers.deadlines import Network, Stopped
+from specdec.servers.deadlines import CAME, Network, Stopped
 
 LONGEST_LINE = 1_000_000  # bytes of one event of a stream
 MOST_PARTS = 1000  # lines of one event
@@ -83,6 +83,10 @@ def base_of(url: str) -> str:
     return f"{parts.scheme}://{host}{'' if port in (None, usual) else f':{port}'}{path}"
 
 
+class _Unreadable(ServerFailed):
+    """An answer that this client does not read."""
+
+
 class Client:
     """Requests to one server. Close it at the end, or use it in a ``with`` statement. Threads may share it.
 
@@ -120,27 +124,31 @@ class Client:
         self._pool.close()
 
     def text(self, path: str, seconds: float = PATIENCE) -> str | None:
-        """The text at ``path``; None where the server has no such page."""
-        with self._request("GET", path, None, seconds) as response:
-            if response.status != 200:
-                return None
-            return self._whole(response).decode(errors="replace")
+        """The text at ``path``; None where the server has no such page, or sends elsewhere, or what is not read."""
+        with suppress(_Unreadable), self._request("GET", path, None, seconds) as response:
+            text = self._whole(response)  # to the end, so that the connection can be used again
+            return text.decode(errors="replace") if response.status == 200 else None
+        return None
 
     def json(
         self, path: str, body: dict[str, Any] | None = None, seconds: float = PATIENCE, needed: bool = False
     ) -> Any:
-        """The JSON at ``path``, or None where the server has no such page or no JSON there; with ``body`` by POST.
+        """The JSON at ``path``, or None where ``text`` has none and where it is no JSON; with ``body`` by POST.
 
-        ``needed``: raise ``ServerFailed`` where the server refuses this client (``REFUSALS``), in place of None.
+        ``needed``: raise ``ServerFailed`` where the server refuses this client (``REFUSALS``), sends elsewhere, or
+        sends what is not read, in place of None.
         """
-        with self._request("GET" if body is None else "POST", path, body, seconds) as response:
-            if needed and response.status in REFUSALS:
-                raise self._failed(self._refusal(response))
-            if response.status != 200:
-                return None
-            text = self._whole(response)
         try:
-            return _parsed(text)
+            with self._request("GET" if body is None else "POST", path, body, seconds) as response:
+                if needed and response.status in REFUSALS:
+                    raise self._failed(self._refusal(response))
+                text = self._whole(response)
+        except _Unreadable:
+            if needed:
+                raise
+            return None
+        try:
+            return _parsed(text) if response.status == 200 else None
         except ValueError:
             return None
 
@@ -169,7 +177,7 @@ class Client:
         Other lines of data belong together until an empty line. Raises ``ServerFailed`` where they are no JSON.
         """
         parts: list[bytes] = []
-        length = 0
+        length, came = 0, 0.0
         for came, line in lines:
             if line.startswith(b"data:"):
                 part = line.removeprefix(b"data:").strip()
@@ -187,7 +195,7 @@ class Client:
                 yield came, self._joined(parts)
                 parts, length = [], 0
         if parts:
-            yield time.perf_counter(), self._joined(parts)
+            yield came, self._joined(parts)
 
     def _joined(self, parts: Sequence[bytes]) -> Any:
         try:
@@ -200,10 +208,11 @@ class Client:
 
         Raises ``ServerFailed`` at the deadline, and where a bound is passed.
         """
-        waiting, total, begun = bytearray(), 0, False
+        waiting, total, begun, came = bytearray(), 0, False, 0.0
+        connection = response.extensions["network_stream"]
         for piece in response.iter_stream():
-            total, now = total + len(piece), time.perf_counter()
-            if now > deadline:  # also where the bytes were there already
+            total, came = total + len(piece), connection.get_extra_info(CAME)
+            if time.perf_counter() > deadline:  # also where the bytes were there already
                 raise self._failed("did not end its stream before the deadline.")
             if total > MOST_STREAMED:
                 raise self._failed(f"sent more than {MOST_STREAMED // 10**6} MB in one stream.")
@@ -215,10 +224,10 @@ class Client:
             if max(map(len, [*lines, waiting])) > LONGEST_LINE:
                 raise self._failed(f"sent an event of more than {LONGEST_LINE // 10**6} MB.")
             for line in lines:
-                yield now, bytes(line).removeprefix(b"" if begun else BOM).rstrip(b"\r")
+                yield came, bytes(line).removeprefix(b"" if begun else BOM).rstrip(b"\r")
                 begun = True
         if waiting:
-            yield time.perf_counter(), bytes(waiting)
+            yield came, bytes(waiting)
 
     @contextmanager
     def _request(self, method: str, path: str, body: Any, seconds: float) -> Iterator[httpcore2.Response]:
@@ -231,9 +240,9 @@ class Client:
                 method, self._base + path, headers=self._headers, content=content, extensions=timeouts
             ) as response:
                 if 300 <= response.status < 400:
-                    raise self._failed("answered with a redirect to another address; give the final address.")
+                    raise self._unreadable("answered with a redirect to another address; give the final address.")
                 if _header(response, b"content-encoding") not in ("", "identity"):
-                    raise self._failed("sent a packed answer, which was not asked for; switch its compression off.")
+                    raise self._unreadable("sent a packed answer, which was not asked for; switch its compression off.")
                 yield response
         except Stopped:
             raise ServerFailed(f"The call of the server {self.name} was stopped.") from None
@@ -257,7 +266,7 @@ class Client:
         for piece in response.iter_stream():
             found += piece
             if len(found) > MOST_ANSWERED:
-                raise self._failed(f"sent an answer of more than {MOST_ANSWERED // 10**6} MB.")
+                raise self._unreadable(f"sent an answer of more than {MOST_ANSWERED // 10**6} MB.")
         return bytes(found)
 
     def _refusal(self, response: httpcore2.Response) -> str:
@@ -287,6 +296,9 @@ class Client:
 
     def _failed(self, what: str) -> ServerFailed:
         return ServerFailed(f"The server {self.name} {what}")
+
+    def _unreadable(self, what: str) -> ServerFailed:
+        return _Unreadable(f"The server {self.name} {what}")
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:

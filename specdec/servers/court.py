@@ -17,6 +17,7 @@ from specdec.errors import InvalidInput
 from specdec.measure.result import common_prefix
 from specdec.servers.answer import Answer, Asked, require_one_prompt
 from specdec.servers.lane import Server
+from specdec.servers.race import require_comparable
 
 # Two texts may part where the plain server's two best tokens are closer than this, in natural logarithms of
 # probability: bfloat16 rounds a logit between 16 and 32 to a multiple of 0.125, and two passes may round it apart.
@@ -161,7 +162,7 @@ def draws(servers: Sequence[Server], asked: Asked, count: int, seed: int) -> Ite
     seeds = random.Random(seed)
 
     def run() -> Iterator[tuple[str, Drawn]]:
-        require_one_prompt({server.name: server.ask(asked) for server in servers})  # warms them up too
+        require_comparable(servers, {server.name: server.ask(asked) for server in servers})  # warms them up too
         for _ in range(count):
             for server in servers:
                 # With equal seeds two samples would not be independent.

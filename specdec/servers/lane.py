@@ -35,6 +35,7 @@ class Server:
     version: str | None
     speculation: bool | None
     in_order: bool = True  # whether a step's guesses stand one after another
+    counting: bool = True  # whether each call reads the counters itself
 
     @property
     def name(self) -> str:
@@ -48,7 +49,8 @@ class Server:
         end = time.perf_counter() + asked.seconds
         asked, prompt_ids = self.engine.spelled(self.client, asked, self.model)
         path, body = self.engine.request(asked, self.model)
-        before = self.counted(end) if self.speculation is True else None
+        # This also opens the connection, so that no server's first token waits for one.
+        before = self.counted(end) if self.counting else None
         began = time.perf_counter()
         with closing(self.client.stream(path, body, end - began)) as events:
             answer = replace(self.engine.read(events, self.name, asked.params.max_new_tokens), began=began)
@@ -58,7 +60,7 @@ class Server:
             return replace(answer, steps=())  # without speculation every round is one token
         if answer.steps is not None and (not self.in_order or _spans(answer) is None):
             answer = replace(answer, steps=None)
-        if answer.counts is None and before is not None:
+        if answer.counts is None and before is not None and self.speculation is True:
             answer = replace(answer, counts=difference(before, self.counted(end)))
         if answer.steps is None and answer.counts is not None and not answer.counts.steps:
             # No step had guesses. Where several tokens came at once, the counters may be those of another process.
@@ -68,11 +70,15 @@ class Server:
 
     def ask_in_time(self, asked: Asked) -> Answer:
         """One call whose seconds count. Raises ``ServerFailed`` where something on the way holds the answer back."""
-        answer = self.ask(asked)
-        if answer.held_back:  # once more, because a busy machine may have read a whole stream at one moment
-            answer = self.ask(asked)
-        require_stream(answer, self.name)
-        return answer
+        return self.tries(asked)[-1]
+
+    def tries(self, asked: Asked) -> list[Answer]:
+        """The answers of ``ask_in_time``: that of the call, after one that was held back if there was such a one."""
+        found = [self.ask(asked)]
+        if found[0].held_back:  # once more, because a busy machine may have read a whole stream at one moment
+            found.append(self.ask(asked))
+        require_stream(found[-1], self.name)
+        return found
 
     def counted(self, end: float | None = None) -> Counts | None:
         """What it has counted since its start, read before ``end`` on the clock; None where that cannot be read.
@@ -178,15 +184,14 @@ def _spans(answer: Answer) -> list[Span] | None:
 
 
 def _rounds(answer: Answer) -> list[Round]:
-    """The rounds of an answer. Round 0 is its first token, which comes from the prompt's own pass."""
-    first = answer.pieces[0]
+    """The rounds of an answer. Round 0 is its first piece: the seconds of steps inside it are not known."""
     ids = [i for piece in answer.pieces for i in piece.ids or ()]
     spans = _spans(answer)
     if spans is None:
         return _pieces_as_rounds(answer)
-    found = [_round(0, None, ids[:1], first.seconds)]
-    at = 1
-    for index, span in enumerate(spans, start=1):
+    at = answer.sizes[0]
+    found = [_round(0, None, ids[:at], answer.pieces[0].seconds)] if at == 1 else _pieces_as_rounds(answer)[:1]
+    for index, span in enumerate((span for span in spans if span.piece), start=1):
         taken = ids[at : at + span.tokens]
         found.append(_round(index, span, taken, answer.pieces[span.piece].seconds))
         at += span.tokens

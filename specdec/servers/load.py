@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from specdec.errors import InvalidInput
+from specdec.errors import InvalidInput, SpecdecError
 from specdec.lanes.table import turned
-from specdec.servers.answer import Answer, Asked, Counts, require_one_prompt
+from specdec.servers.answer import Answer, Asked, Counts
 from specdec.servers.lane import Server
 from specdec.servers.probe import difference
+from specdec.servers.race import require_comparable
 from specdec.servers.vllm import Vllm
 
 CALLS_EACH = 3  # of each worker at one level; only the time in which all of them work is counted
@@ -64,11 +64,11 @@ def warmed_up(servers: Sequence[Server], asked: Asked) -> dict[str, int | None]:
     """Ask each server once, because many engines compile at their first call.
 
     Returns how many guesses a step of each makes, as far as it tells, and 0 for the plain one, which is the first.
-    Nothing where one of them is no vLLM: only that takes a number of guesses for each load. Raises ``ServerFailed``
-    where two servers read the prompt as other tokens.
+    Nothing where one of them is no vLLM: only that takes a number of guesses for each load. Raises as
+    ``require_comparable`` does.
     """
     answers = {server.name: server.ask(asked) for server in servers}
-    require_one_prompt(answers)
+    require_comparable(servers, answers)
     if not all(isinstance(server.engine, Vllm) for server in servers):
         return {}
     return {name: answer.most_guesses for name, answer in answers.items()} | {servers[0].name: 0}
@@ -104,7 +104,7 @@ class _Call:
 def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -> LoadRun:
     before = server.counted()
     together = threading.Barrier(at_once)
-    uncounted = replace(server, speculation=None)  # the counters are read once for the whole level
+    uncounted = replace(server, counting=False)  # the counters are read once for the whole level
     failed = threading.Event()  # then no worker calls again
 
     def work(worker: int) -> list[_Call]:
@@ -115,23 +115,29 @@ def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -
                 break
             turn = worker + (run * CALLS_EACH + number) * at_once
             try:
-                answer = uncounted.ask_in_time(prompts[turn % len(prompts)])
+                answers = uncounted.tries(prompts[turn % len(prompts)])
             except BaseException:
                 failed.set()
                 raise
-            found.append(_Call(answer.began, time.perf_counter(), answer))
+            found += [_Call(answer.began, answer.began + answer.seconds, answer) for answer in answers]
         return found
 
     with ThreadPoolExecutor(at_once) as pool:
         try:
             by_worker = list(pool.map(work, range(at_once)))
-        except BaseException:  # also Ctrl-C, which reaches this thread alone
+        except BaseException as error:  # also Ctrl-C, which reaches this thread alone
             failed.set()
+            together.abort()
+            if isinstance(error, RuntimeError) and not isinstance(error, SpecdecError):  # a thread could not start
+                raise InvalidInput(
+                    f"This machine cannot make {at_once} calls at once ({error}); ask for fewer."
+                ) from None
             raise
     # From the last worker's first token until the first worker has nothing left to do.
     start = max(calls[0].began + calls[0].answer.pieces[0].seconds for calls in by_worker)
     end = min(calls[-1].ended for calls in by_worker)
     every = [call for calls in by_worker for call in calls]
+    in_time = [call.answer for call in every if not call.answer.held_back]
     after = server.counted()
     return LoadRun(
         server=server.name,
@@ -139,8 +145,8 @@ def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -
         run=run,
         tokens=sum(call.tokens_between(start, end) for call in every) if end > start else 0,
         seconds=max(end - start, 0.0),
-        token_seconds=tuple(found for call in every if (found := _a_token(call.answer)) is not None),
-        first_seconds=tuple(call.answer.pieces[0].seconds for call in every),
+        token_seconds=tuple(found for answer in in_time if (found := _a_token(answer)) is not None),
+        first_seconds=tuple(answer.pieces[0].seconds for answer in in_time),
         counts=difference(before, after),
         told=all(call.answer.ids is not None or call.answer.tokens is not None for call in every),
     )

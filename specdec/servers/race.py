@@ -26,10 +26,26 @@ def lanes_of(servers: Sequence[Server]) -> dict[str, str]:
     if len(servers) < 2 or len(set(names)) < len(names):
         raise InvalidInput("Name two or more servers, each once: plain=URL spec=URL.")
     if servers[0].speculation is True:
-        others = [server.name for server in servers[1:] if server.speculation is not True]
-        hint = f"name {others[0]} first" if others else "start one without speculation, and name it first"
-        raise InvalidInput(f"The first server, {names[0]}, is the plain one of a race, but it speculates; {hint}.")
+        raise _not_plain(servers)
     return {name: BASELINE.lane if place == 0 else SPECULATIVE for place, name in enumerate(names)}
+
+
+def require_comparable(servers: Sequence[Server], answers: Mapping[str, Answer]) -> None:
+    """What first answers, by the names of their servers, must not show; some servers tell nothing before.
+
+    Raises ``ServerFailed`` where two servers read the prompt as other tokens, and ``InvalidInput`` where the plain one,
+    which is the first, makes guesses.
+    """
+    require_one_prompt(answers)
+    plain = answers[servers[0].name]
+    if any(step.drafted for step in plain.steps or ()) or (plain.counts and plain.counts.drafted):
+        raise _not_plain(servers)
+
+
+def _not_plain(servers: Sequence[Server]) -> InvalidInput:
+    others = [server.name for server in servers[1:] if server.speculation is not True]
+    hint = f"name {others[0]} first" if others else "start one without speculation, and name it first"
+    return InvalidInput(f"The first server, {servers[0].name}, is the plain one of a race, but it speculates; {hint}.")
 
 
 def race_on_servers(
@@ -38,11 +54,11 @@ def race_on_servers(
     """One run: the name of each server with the events of its call, in turns. Another server is first in each run.
 
     ``made``: how many runs there were. Before the first one each server writes a few tokens of the same text, because
-    many engines compile at their first call. Raises ``ServerFailed`` where two of them read the prompt as other tokens.
+    many engines compile at their first call. Raises as ``require_comparable`` does.
     """
     lanes = lanes_of(servers)
     if made == 0:
-        require_one_prompt({server.name: warm_up_server(server, asked) for server in servers})
+        require_comparable(servers, {server.name: warm_up_server(server, asked) for server in servers})
     for server in turned(servers, made):
         yield server.name, list(server_lane(server, asked, tokens, lanes[server.name]))
 

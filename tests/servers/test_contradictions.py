@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import specdec
 from specdec.errors import InvalidInput, ServerFailed
 from specdec.events import Finished, SamplingParams, Started
+from specdec.measure.metrics import compute_metrics
 from specdec.measure.plan import Plan
 from specdec.measure.prompts import Choice, PromptItem
 from specdec.measure.result import LaneEvents
@@ -18,14 +21,15 @@ from specdec.report.load import load_rows, load_verdict
 from specdec.report.race_verdict import race_verdict
 from specdec.report.recording import Recorder
 from specdec.servers import deadlines
-from specdec.servers.answer import Answer, Asked, Counts, Piece, require_one_prompt
+from specdec.servers.answer import Answer, Asked, Counts, Piece, Step, require_one_prompt
 from specdec.servers.bench import server_trials, servers_plan
 from specdec.servers.client import Streamed
-from specdec.servers.court import Drawn, greedy_court, samples_of
+from specdec.servers.court import Drawn, draws, greedy_court, samples_of
 from specdec.servers.lane import Server, server_lane
 from specdec.servers.load import LoadRun, _Call, warmed_up
 from specdec.servers.openai import OpenAI
 from specdec.servers.probe import Probe, difference, probe
+from specdec.servers.race import race_on_servers
 from specdec.servers.sglang import SGLang
 from specdec.servers.tokens import ServerTokens
 from specdec.servers.vllm import COUNTERS, Vllm
@@ -274,7 +278,10 @@ def test_load_counts_the_tokens_that_a_server_tells() -> None:
     call = _Call(0.0, 1.0, answer(["four words of text"] * 8, tokens=32))
     assert call.tokens_between(0.0, 1.0) == 32 and call.tokens_between(0.04, 0.06) == 8
     runs = [LoadRun(name, 1, 0, 32, 1.0, (0.1,), (0.1,), None, told=name == "plain") for name in ("plain", "spec")]
-    said = "spec tells neither token ids nor how many tokens it wrote, so a piece of its text counts as one token."
+    said = (
+        "spec tells neither token ids nor a number of tokens that fits its text, so a piece of its text counts as one "
+        "token."
+    )
     assert said in load_verdict(load_rows(runs, ("plain", "spec")), {})
 
 
@@ -341,6 +348,50 @@ def test_steps_that_are_told_outweigh_a_page_that_says_there_are_none() -> None:
     assert started.gamma == 3 and started.pair["server"]["speculation"] is True and started.pair["draft"] is not None
 
 
+def test_steps_in_the_first_piece_have_no_seconds_and_no_speed() -> None:
+    """The first piece holds a whole step, as where the client reads late. Its tokens took no time after it."""
+    lists = {"num_spec_tokens": 4, "per_step_drafted": [4] * 4, "per_step_accepted": [3, 4, 4, 4]}
+    records = [*vllm_chunks(5, 5, 5, 5), {"choices": [], "metrics": {"speculative_decoding": lists}}]
+    server = Server(Streaming(records), Vllm(), "m", None, True)  # type: ignore[arg-type]
+    events = list(server_lane(server, GREEDY, ServerTokens(), "speculative"))
+    found = compute_metrics(events)
+    assert found is not None and (found.new_tokens, found.decode_tokens, found.target_passes) == (20, 15, 3)
+    assert found.accepted == 12 and events[1].draft == ()
+
+
+def test_a_plain_server_whose_answers_show_guesses_is_refused() -> None:
+    """Some servers tell nothing of it before their first answer."""
+    tokens = dict(enumerate(WORDS, start=1))
+    guessing = speller("plain", tokens, lambda _: answer(WORDS, [1, 2, 3], steps=(Step(3, 1),)))
+    servers = [guessing, speller("spec", tokens, lambda _: answer(WORDS, [1, 2, 3]))]
+    said = "The first server, plain, is the plain one of a race, but it speculates; name spec first"
+    plan = Plan(prompts=(PromptItem("one", "", "one"),), configs=(), chosen=Choice(), params=GREEDY.params, runs=1)
+    sampled = replace(GREEDY, params=SamplingParams(max_new_tokens=4, temperature=1.0))
+    for measure in (
+        lambda: list(race_on_servers(servers, GREEDY, ServerTokens())),
+        lambda: servers_plan(servers, plan, 5.0),
+        lambda: warmed_up(servers, GREEDY),
+        lambda: list(draws(servers, sampled, 1, 0)),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            measure()
+
+
+def test_a_verdict_reads_kept_events_of_servers_that_differ() -> None:
+    """One tells ids and the other none, and each names the model its own way."""
+    long = WORDS * 4
+    tokens = dict(enumerate(WORDS, start=1))
+    run, _ = race(
+        speller("plain", tokens, lambda _: answer(long, [1, 2, 3] * 4, (5, 6))),
+        speller("spec", tokens, lambda _: answer(long)),
+    )
+    events = [event for lane in run.values() for event in lane]
+    assert specdec.verdict(events).sentence
+    other = replace(run["generate"][0], prompt_ids=(7,))
+    with pytest.raises(InvalidInput, match="differ in prompt"):
+        specdec.verdict([*events, other, *run["generate"][1:]])
+
+
 def test_counters_that_fail_do_not_lose_the_answer() -> None:
     class Silent(Streaming):
         def text(self, *_: Any) -> str:
@@ -404,4 +455,4 @@ def test_a_model_may_be_named_as_messages_name_it() -> None:
 def test_a_link_local_address_keeps_its_interface(monkeypatch) -> None:
     found = [(0, 0, 0, "", ("fe80::1", 80, 0, 3)), (0, 0, 0, "", ("::1", 80, 0, 0)), (0, 0, 0, "", ("10.0.0.1", 80))]
     monkeypatch.setattr(deadlines.socket, "getaddrinfo", lambda *_, **__: found)
-    assert deadlines._addresses("a", 80) == ["fe80::1%3", "::1", "10.0.0.1"]
+    assert deadlines._addresses("a", 80, 1.0) == ["fe80::1%3", "::1", "10.0.0.1"]

@@ -237,6 +237,9 @@ HARMLESS: dict[str, dict[str, Part]] = {
     "metrics with many names": {"/metrics": sent("".join(f"n{i} 1\n" for i in range(300_000)).encode())},
     "metrics of one line": {"/metrics": sent(b"a" * (4 * 10**6 - 10))},
     "metrics of one number": {"/metrics": sent(b"a " + b"1" * (10**6))},
+    "pages that stand elsewhere": dict.fromkeys(("/version", "/metrics"), sent(b"", 301, Location="/version/")),
+    "packed pages": dict.fromkeys(("/slots", "/metrics"), sent(b"\x1f", **{"Content-Encoding": "gzip"})),
+    "a page of 5 MB": dict.fromkeys(("/props", "/metrics"), sent(b"[" * 5 * 10**6)),
 }
 
 
@@ -383,6 +386,37 @@ def test_other_forms_of_a_stream_are_read(kind, many) -> None:
     with hostile({"/v1/completions": sent(pieces)}) as url:
         started, *rounds, _ = lane_of(url)
     assert len(rounds) == 2 and started.pair["server"]["ids"] is False
+
+
+def test_a_text_that_came_at_one_moment_has_one_time() -> None:
+    """Each token is a part of its own (a chunk), and reading them all takes longer than nothing."""
+    lines = [f"data: {json.dumps(choice())}\n\n".encode() for _ in range(TOKENS - 1)]
+    lines += [f"data: {json.dumps(LAST)}\n\n".encode(), b"data: [DONE]\n\n"]
+    whole = b"".join(b"%x\r\n%s\r\n" % (len(line), line) for line in lines) + b"0\r\n\r\n"
+    with hostile({"/v1/completions": sent(whole, **{"Transfer-Encoding": "chunked"})}) as url:
+        server = connect("one", url, model="m")
+        with server.client:
+            found = server.ask(Asked("a", SamplingParams(max_new_tokens=TOKENS), 10.0))
+    assert len(found.pieces) == TOKENS and len({piece.seconds for piece in found.pieces}) == 1
+
+
+def test_a_silent_name_and_a_silent_handshake_take_the_time_of_a_connection(monkeypatch) -> None:
+    go_on, waits, stopped = threading.Event(), [], [False]
+    monkeypatch.setattr(deadlines, "CONNECT", 0.2)
+    monkeypatch.setattr(deadlines.socket, "getaddrinfo", lambda *_, **__: go_on.wait())
+    network = deadlines.Network(lambda: False)
+    try:
+        with pytest.raises(httpcore2.ConnectTimeout):
+            network.connect_tcp("a.example", 80, time.perf_counter() + 60)
+    finally:
+        go_on.set()
+    silent = SimpleNamespace(start_tls=lambda _, __, wait: waits.append(wait))
+    stream = deadlines._Stream(silent, lambda: stopped[0])  # type: ignore[arg-type]
+    stream.start_tls(None, "a.example", time.perf_counter() + 60)  # type: ignore[arg-type]
+    assert waits == [0.2]
+    stopped[0] = True
+    with pytest.raises(deadlines.Stopped):
+        stream.start_tls(None, "a.example", time.perf_counter() + 60)  # type: ignore[arg-type]
 
 
 def test_a_name_of_many_silent_addresses_takes_one_deadline(monkeypatch) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import fields
 from statistics import median_low
+from types import SimpleNamespace
 
 import pytest
 from servers.table_server import Table, TableServer, serving
@@ -16,9 +17,11 @@ from specdec.cli.parsers import parser_of
 from specdec.errors import InvalidInput, ServerFailed
 from specdec.events import SamplingParams
 from specdec.report.load import load_rows, load_table, load_verdict, row_record
-from specdec.servers.answer import Answer, Asked, Counts
+from specdec.servers import answer as answers
+from specdec.servers.answer import Answer, Asked, Counts, Piece
 from specdec.servers.lane import Server, connect
 from specdec.servers.load import CALLS_EACH, LoadRun, levels_to, under_load
+from specdec.servers.openai import OpenAI
 from specdec.ui.charts.load import load_figure
 
 BOTH = ("plain", "spec")
@@ -131,6 +134,14 @@ def test_a_load_without_a_speed_is_said() -> None:
     ]  # fmt: skip
 
 
+def test_a_load_that_could_not_be_compared_is_no_load_that_pays() -> None:
+    rows = load_rows(measured({"plain": {1: 50, 2: 0}, "spec": {1: 100, 2: 0}}), BOTH)
+    assert load_verdict(rows, {}) == [
+        "spec pays at every load that could be compared, up to 1 at once.",
+        "spec: too few tokens to compare at 2 at once.",
+    ]
+
+
 def test_every_worker_calls_again_and_the_counters_are_read() -> None:
     asked = [Asked(text, SamplingParams(max_new_tokens=16, ignore_eos=True), 20.0) for text in "abc"]
     with serving(TableServer(Table()), TableServer(Table(), 3)) as (plain, spec):
@@ -185,3 +196,42 @@ def test_no_worker_calls_again_after_another_one_failed() -> None:
         with server.client, pytest.raises(ServerFailed, match="died"):
             list(under_load([failing], prompts, [2], 1))
     assert called.count("a") < CALLS_EACH and called.count("b") == 1
+
+
+def test_threads_that_cannot_start_end_in_a_sentence(monkeypatch) -> None:
+    """Those that did start wait for the others, and must not wait for ever."""
+    begin, started = threading.Thread.start, []
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.startswith("ThreadPoolExecutor"):
+            started.append(thread)
+            if len(started) == 3:
+                raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    asked = Asked("a", SamplingParams(max_new_tokens=4, ignore_eos=True), 20.0)
+    with serving(TableServer(Table())) as (url,):
+        server = connect("plain", url)
+        monkeypatch.setattr(threading.Thread, "start", start)
+        with server.client, pytest.raises(InvalidInput, match="cannot make 4 calls at once .*; ask for fewer"):
+            list(under_load([server], [asked], [4], 1))
+
+
+def test_a_call_that_was_held_back_counts_in_the_rate_and_in_no_time_of_a_token(monkeypatch) -> None:
+    """It is asked again; the seconds of both calls pass, so the tokens of both count."""
+    monkeypatch.setattr(answers, "HELD_SECONDS", 0.25)
+    late = [Piece(0.3, " w", None) for _ in range(9)]
+    usual = [Piece(0.1 * at, " w", None) for at in range(1, 10)]
+    clock, turns = [0.0], iter([usual, late, usual, usual])
+
+    class Ready(Server):
+        def ask(self, asked: Asked) -> Answer:
+            pieces = next(turns)
+            clock[0] += 1.0
+            return Answer((), tuple(pieces), "length", 1.0, tokens=9, began=clock[0] - 1.0)
+
+    client = SimpleNamespace(name="plain", text=lambda *_: "")
+    server = Ready(client, OpenAI(), "m", None, False)  # type: ignore[arg-type]
+    (found,) = under_load([server], [Asked("a", SamplingParams(max_new_tokens=9))], [1], 1)
+    assert found.tokens == 8 + 9 + 9 + 9 and found.seconds == pytest.approx(3.9)
+    assert found.first_seconds == (0.1,) * CALLS_EACH and found.token_seconds == pytest.approx((0.1,) * CALLS_EACH)

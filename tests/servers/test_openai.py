@@ -41,6 +41,9 @@ def lane_of(records, asked=None) -> tuple[list, ServerTokens]:
     class Silent:
         name = "one"
 
+        def text(self, *_):
+            return None
+
         def stream(self, *_):
             return (Streamed(0.1 * at, record) for at, record in enumerate(records, start=1))
 

@@ -25,7 +25,7 @@ from specdec.ui.charts.cost_map import LOSES, MOST_LABELS, PAYS, PLOT, map_figur
 from specdec.ui.charts.figures import COLOURS, LINE
 from specdec.ui.charts.labels import apart, shown
 from specdec.ui.charts.samples import chance_band, samples_figure
-from specdec.ui.charts.sweep import FIRST, SHORT, small_figures, sweep_figure
+from specdec.ui.charts.sweep import ALONG, FIRST, small_figures, sweep_figure
 from specdec.ui.charts.temperature import temperature_figure
 
 
@@ -244,7 +244,7 @@ def test_each_chart_of_a_sweep_names_its_axes(with_costs: bool) -> None:
     small = small_figures(rows, 16, one_pass=False)
     assert len(small) == (3 if with_costs else 2)
     for figure in (sweep_figure(rows, None, 16), *small):
-        assert len(titles(figure)) == 1 and figure.layout.xaxis.title.text.startswith(SHORT)
+        assert len(titles(figure)) == 1 and figure.layout.xaxis.title.text.startswith(ALONG)
         # Its title and its key are above the axes' rectangle, and the axis is below it.
         (key,) = titles(figure).values()
         assert figure.layout.margin.t >= LINE * (2 + key.count("<br>")) and figure.layout.margin.b >= 2 * LINE
