@@ -155,8 +155,7 @@ def settings(found: Found) -> str:
     return (
         f"Pairs of known shapes with random weights; guesses agree with probability {asked['agreement']:g}, γ "
         f"{asked['gamma']}, {asked['tokens']} greedy tokens after one prompt, {numbers.runs(asked['runs'])} in turns. "
-        "Medians, with (lowest–highest) where all runs were kept. Factors are over plain `generate`, except that of "
-        "speculation, which is over our loop, graph. "
+        "Medians, with (lowest–highest) where all runs were kept. Factors are over plain `generate`. "
     )
 
 
