@@ -67,8 +67,9 @@ def main() -> None:
     text = f"""## The page's examples
 
 The embedded pair, greedy, up to {TOKENS} tokens, \u03b3 {GAMMA}; {numbers.runs(runs)} in turns on {machine["cpu"]},
-medians with (lowest\u2013highest). A text ends at its end-of-text token, which the tables of 128 tokens for each prompt ignore. The factor over
-plain `generate` is that of our loop without a draft, times what speculation gains over our loop.
+medians with (lowest\u2013highest). A text ends at its end-of-text token, which the tables of
+128 tokens for each prompt ignore. The factor over plain `generate` is that of our loop without a draft, times what
+speculation gains over our loop.
 
 ```bash
 python -m benchmarks.examples --runs {runs}

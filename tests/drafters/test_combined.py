@@ -16,7 +16,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import block_heads
 import pytest
+import test_gemma4_assistant
 import torch
 from comparison import FULL, HOURS
 from cuda_standins import forget_engines, stand_in_for_captures
@@ -38,17 +40,22 @@ from fakes import (
     tiny,
 )
 from safetensors.torch import save_file
+from test_dspark import FORMATS as DSPARK
 from test_mtp import DEPTH, save
 from test_mtp import pair_of as mtp_pair
+from test_qwen_mtp import pair_of as qwen_pair
 from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeForCausalLM
 
 import specdec
 import specdec.cli
 from specdec.drafters import registry
 from specdec.drafters.combined import CombinedDraft
+from specdec.drafters.dflash import DFlashDraft
 from specdec.drafters.draft_model import MOST_UNREAD, DraftModel, ModelDraft
+from specdec.drafters.dspark import DSparkDraft
 from specdec.drafters.eagle3 import Eagle3Draft
 from specdec.drafters.early_exit import EarlyExitDraft
+from specdec.drafters.gemma4_assistant import Gemma4AssistantDraft
 from specdec.drafters.mtp import MtpDraft
 from specdec.drafters.prompt_lookup import NgramIndex
 from specdec.errors import InvalidInput
@@ -98,6 +105,15 @@ def translated_pair() -> specdec.Pair:
     return specdec.Pair(target, shuffled_rows(noisy_copy(target, 2), order), tokenizer, other)
 
 
+def block_pair(family: str = "llama", config: dict[str, Any] | None = None) -> specdec.Pair:
+    return block_heads.pair_of(block_heads.target_of(family), block_heads.head_of(config or block_heads.zlab()))
+
+
+def gemma4_pair() -> specdec.Pair:
+    head = test_gemma4_assistant.head_of(test_gemma4_assistant.config_of())
+    return specdec.Pair(test_gemma4_assistant.target_of(), specdec.Gemma4Assistant(head))
+
+
 SECOND: dict[str, tuple[Callable[[], specdec.Pair], type]] = {
     "a draft model": (model_pair, ModelDraft),
     "in 8 bits": (partial(model_pair, rounded=True), ModelDraft),
@@ -107,6 +123,13 @@ SECOND: dict[str, tuple[Callable[[], specdec.Pair], type]] = {
     "an EAGLE-3 head": (eagle_pair, Eagle3Draft),
     "a head of a hybrid": (partial(eagle_pair, "qwen3_5_text"), Eagle3Draft),
     "MTP layers": (partial(mtp_pair, "glm4_moe", 2), MtpDraft),
+}
+OTHER_HEADS: dict[str, tuple[Callable[[], specdec.Pair], type]] = {
+    "a DFlash head": (block_pair, DFlashDraft),
+    "a DFlash head of a hybrid": (partial(block_pair, "qwen3_5_text"), DFlashDraft),
+    "a DSpark head": (partial(block_pair, config=DSPARK["DeepSpec"]), DSparkDraft),
+    "a Gemma 4 assistant": (gemma4_pair, Gemma4AssistantDraft),
+    "Qwen's MTP layers": (partial(qwen_pair, "qwen3_5_text"), MtpDraft),
 }
 
 
@@ -259,7 +282,7 @@ def require_drafts_of_a_fresh_call(
     monkeypatch, second: str, engine: str = "eager", fault: tuple[Any, str, Any] | None = None
 ) -> None:
     """Lossy acceptance, so that some guesses of each way stand, and some do not."""
-    make, drafter = SECOND[second]
+    make, drafter = (SECOND | OTHER_HEADS)[second]
     alone, found, propose = make(), [], drafter.propose
 
     def noted(self, context, gamma, stop):
@@ -288,6 +311,12 @@ def require_drafts_of_a_fresh_call(
 @pytest.mark.parametrize("second", SECOND)
 def test_a_draft_after_copied_rounds_is_that_of_a_fresh_call(monkeypatch, second: str) -> None:
     """After one copied round, two, and so many that the catching up has a pass of its own."""
+    require_drafts_of_a_fresh_call(monkeypatch, second)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("second", OTHER_HEADS)
+def test_a_draft_of_another_head_after_copied_rounds_is_too(monkeypatch, second: str) -> None:
     require_drafts_of_a_fresh_call(monkeypatch, second)
 
 
