@@ -30,6 +30,7 @@ AHEAD = 1_000_000  # bytes that are read at once
 CAME = "came"  # the extra information of a stream: when its last bytes came, on the clock
 SENT = 65_536  # bytes of a request that are sent between two looks at the deadline
 LOOK = 0.2  # seconds between two looks at the stop
+MOMENT = 0.001  # seconds for the rest of a part of TLS, of which some has come
 
 
 class Stopped(Exception):
@@ -94,7 +95,7 @@ class _Stream(httpcore2.NetworkStream):
         """``found`` and what has come as well. An end and a failure show at the next read."""
         with suppress(httpcore2.NetworkError, httpcore2.TimeoutException):
             while len(found) < AHEAD and self._stream.get_extra_info("is_readable"):
-                more = self._stream.read(AHEAD, LOOK)
+                more = self._stream.read(AHEAD, MOMENT)
                 if not more:
                     break
                 found += more
