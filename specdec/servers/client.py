@@ -126,7 +126,7 @@ class Client:
     def text(self, path: str, seconds: float = PATIENCE) -> str | None:
         """The text at ``path``; None where the server has no such page, or sends elsewhere, or what is not read."""
         with suppress(_Unreadable), self._request("GET", path, None, seconds) as response:
-            text = self._whole(response)  # to the end, so that the connection can be used again
+            text = self._whole(response)
             return text.decode(errors="replace") if response.status == 200 else None
         return None
 
@@ -262,7 +262,11 @@ class Client:
             raise self._failed(f"broke the connection ({type(error).__name__}).") from None
 
     def _whole(self, response: httpcore2.Response) -> bytes:
+        """All of an answer, so that its connection can be used again; nothing of a failure, after which servers close
+        theirs."""
         found = bytearray()
+        if response.status >= 500:
+            return b""
         for piece in response.iter_stream():
             found += piece
             if len(found) > MOST_ANSWERED:

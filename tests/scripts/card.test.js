@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { cardOf, COLOURS, drawCard, nameOf } from "../../specdec/ui/assets/share/card.js";
+import { cardOf, COLOURS, drawCard, METHOD, nameOf } from "../../specdec/ui/assets/share/card.js";
 import { defineFigures } from "../../specdec/ui/assets/lib/definitions.js";
 import { defineLanes } from "../../specdec/ui/assets/lib/lanes.js";
 import { isCode } from "../../specdec/ui/assets/lib/sentences.js";
@@ -145,6 +145,31 @@ test("the speculative lane stands twice: to scale, and over the whole width with
     corrections.map(({ top }) => top > large.top),
     [true],
   );
+});
+
+test("an uncertain picture says why, and still the method and the prompt, one below the other", () => {
+  const written = [];
+  const pen = new Proxy(
+    { measureText: () => ({ width: 10 }), fillText: (...one) => written.push(one) },
+    { get: (known, name) => known[name] ?? (() => {}), set: () => true },
+  );
+  const doubtful = race();
+  doubtful.verdict.doubts = ["busy"];
+  doubtful.verdict.notes = [{ kind: "busy", text: "The machine was busy. A lane waited." }];
+  const settled = race();
+  settled.verdict.about = false;
+  for (const [shown, words] of [
+    [doubtful, ["The machine was busy.", METHOD]],
+    [settled, [METHOD]],
+  ]) {
+    written.length = 0;
+    drawCard({ getContext: () => pen }, cardOf(shown, "https://a.org/"), "serif");
+    const [head, foot] = [written.filter(([, , y]) => y < 200), written.filter(([, , y]) => y > 505)];
+    assert.deepEqual([head.at(-1)[0], ...foot.slice(0, words.length - 1).map(([text]) => text)], words);
+    assert.ok(foot.some(([text]) => text.startsWith("Prompt: ")));
+    const lines = [...new Set(foot.map(([, , y]) => y))];
+    assert.ok(lines.every((y, at) => y < 625 && (!at || y >= lines[at - 1] + 25)));
+  }
 });
 
 test("the picture has the colours of the page", () => {

@@ -13,6 +13,7 @@ import {
   reduceMotion,
   show,
   showRun,
+  textOf,
   texts,
   words,
 } from "./page.js";
@@ -29,6 +30,21 @@ const piecesOf = (ids) => ids.map((id) => new TextDecoder().decode(Uint8Array.fr
 
 test("before a race it asks for one", () => {
   assert.match(words(".sd-howLede"), /^Run a race on the Race tab first/);
+});
+
+test("a race whose speed is uncertain says why here too", async () => {
+  const doubtful = recordsOf(recorded()).map((record) =>
+    record.event === "verdict"
+      ? {
+          ...record,
+          about: true,
+          doubts: ["busy"],
+          notes: [{ kind: "busy", text: "The machine was busy. It waited." }],
+        }
+      : record,
+  );
+  await show(textOf(doubtful));
+  assert.match(words(".sd-howLede"), / called a median\. The machine was busy\.$/);
 });
 
 test("the steps play once in view, with the words and times of a round", async () => {

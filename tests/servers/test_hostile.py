@@ -400,6 +400,28 @@ def test_a_text_that_came_at_one_moment_has_one_time() -> None:
     assert len(found.pieces) == TOKENS and len({piece.seconds for piece in found.pieces}) == 1
 
 
+def test_a_server_that_closes_after_a_failure_is_asked_on(monkeypatch) -> None:
+    """As uvicorn does: the answer says nothing of it, and the connection ends a moment later."""
+    connections: list[int] = []
+
+    def failing(handler: Handler) -> None:
+        connections.append(handler.client_address[1])
+        handler.send_response(500)
+        handler.send_header("Content-Length", "5")
+        handler.end_headers()
+        handler.wfile.write(b"error")
+        handler.wfile.flush()
+        handler.close_connection = True
+        time.sleep(0.1)
+
+    with (
+        hostile({"/version": failing, "/props": failing, "/slots": failing}) as url,
+        bounds.Client("one", url) as client,
+    ):
+        assert probe(client, "m").model == "m"
+    assert len(set(connections)) == 3
+
+
 def test_a_silent_name_and_a_silent_handshake_take_the_time_of_a_connection(monkeypatch) -> None:
     go_on, waits, stopped = threading.Event(), [], [False]
     monkeypatch.setattr(deadlines, "CONNECT", 0.2)

@@ -304,7 +304,8 @@ def _preset_line(name: str | None) -> str:
     where = " It is fetched from the hub." if preset.target else ""
     terms = " Its terms must be accepted there first (HF_TOKEN)." if preset.licensed else ""
     about = "about " if preset.unchecked else ""
-    size = f"{about}{gigabytes(preset.needs_bytes(2))} in 16 bits, {gigabytes(preset.needs_bytes(4))} in 32 bits"
+    in_16, in_32 = (gigabytes(preset.needs_bytes(size)).replace(" ", "\u00a0") for size in (2, 4))
+    size = f"{about}{in_16} in 16 bits, {in_32} in 32 bits"
     doubt = " This pair is taken from model cards and was not tried. Check it first." if preset.unchecked else ""
     return html.note(f"{_models(preset)} Good for {preset.good_for}. Weights: {size}.{where}{terms}{doubt}")
 

@@ -2,6 +2,7 @@
 import { storyOf } from "./explain_steps.js";
 import { el, fold } from "../lib/dom.js";
 import { Game } from "./game.js";
+import { doubtOf } from "../lib/figures.js";
 import { formula } from "../lib/formula.js";
 import { originOf } from "../lib/origins.js";
 import { onRace } from "../race/current_race.js";
@@ -75,7 +76,15 @@ export function mount(element) {
 function ledeOf(race, { round, lane, server }) {
   const { runs } = race.verdict;
   const run = runs > 1 ? `in one of ${runs} runs` : "1 run";
-  return `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab. ${originOf(race.begin)}, ${run}. ${server ? "The words are from this round." : "All words and times are from this round, unless a time is called a median."}`;
+  return [
+    `Round ${round.index} of ${lane.rounds.length - 1} of the race on the Race tab. ${originOf(race.begin)}, ${run}.`,
+    server
+      ? "The words are from this round."
+      : "All words and times are from this round, unless a time is called a median.",
+    server ? "" : doubtOf(race.verdict),
+  ]
+    .filter(Boolean)
+    .join(" ");
 }
 
 function reason(name, words) {

@@ -1,6 +1,7 @@
 // Figures with their names. A name shows its definition.
 import { figureName, meaningOf } from "./definitions.js";
 import { button, el } from "./dom.js";
+import { firstSentence } from "./sentences.js";
 
 export const SHARES = ["engine", "measured"]; // of a speed-up, by name; their product is the speed-up
 
@@ -56,4 +57,10 @@ export function laneTable({ columns, rows }) {
     return el("tr", "", "", cells);
   });
   return el("table", "sd-table", "", [el("thead", "", "", [el("tr", "", "", head)]), el("tbody", "", "", body)]);
+}
+
+// Why a figure that is "about" is uncertain, in a sentence; "" for another one.
+export function doubtOf({ about, doubts, notes }) {
+  const why = about && notes.find(({ kind }) => doubts.includes(kind));
+  return why ? firstSentence(why.text)[0] : "";
 }

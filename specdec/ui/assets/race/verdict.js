@@ -91,8 +91,9 @@ export class VerdictPanel {
   progress(words, race) {
     if (this.headline.textContent !== words) conclude(this.headline, words);
     for (const [key, progress] of race ? this.#lanes : []) progress.show(race.runs.at(-1)?.get(key), race.asked);
-    if (race?.runs.length > 1 && !this.from.textContent.endsWith(FIRST))
-      this.from.replaceChildren(measuring(race, FIRST));
+    if (!(race?.runs.length > 1)) return;
+    const now = measuring(race, FIRST);
+    if (this.from.textContent !== now.textContent) this.from.replaceChildren(now);
   }
 
   show(race, loaded) {

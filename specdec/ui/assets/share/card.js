@@ -1,9 +1,9 @@
 // A race as a picture to post: 1200 x 630, light, and understandable without the page.
 import { besideShares, figureName } from "../lib/definitions.js";
 import { placesTogether, ratiosOf } from "../lib/digits.js";
-import { factorOf, sharesOf } from "../lib/figures.js";
+import { doubtOf, factorOf, sharesOf } from "../lib/figures.js";
 import { measuredHere, NO_MACHINE, originOf, sourceOf } from "../lib/origins.js";
-import { firstSentence, inOneLine } from "../lib/sentences.js";
+import { inOneLine } from "../lib/sentences.js";
 import { kindsOf, nameOfWider } from "../race/race.js";
 
 export const [WIDTH, HEIGHT] = [1200, 630];
@@ -53,9 +53,7 @@ export function cardOf(race, address) {
     factor: factorOf(verdict),
     look: verdict.about ? "muted" : verdict.faster ? "blue" : "ink", // as on the page
     sentence: [verdict.warning, besideShares(verdict.sentence, shares)].filter(Boolean).join(" ").slice(0, 400),
-    doubt: verdict.about
-      ? firstSentence(verdict.notes.find(({ kind }) => verdict.doubts.includes(kind))?.text ?? "")[0]
-      : "",
+    doubt: doubtOf(verdict),
     figures: verdict.figures.slice(0, 4).map((figure) => [figure.value, figureName(figure)]),
     signs: shares.length > 1 ? ["= ", "\u00d7 "] : [], // of the first figures, whose product is the factor
     unsure: verdict.about ? shares.length : 0, // of the figures, the first
@@ -121,12 +119,14 @@ export function drawCard(canvas, card, family) {
   drawLanes(pen, card.lanes, write);
   pen.fillStyle = RULE;
   pen.fillRect(LEFT, 505, RIGHT - LEFT, 1);
-  // A doubt takes the place of the sentence on the method, and that sentence the place of the prompt.
-  const first = card.doubt ? METHOD : card.prompt && `Prompt: ${card.prompt}`;
-  if (first) write(first, LEFT, 538, SMALL, { colour: MUTED });
-  write(card.pair, LEFT, 571, SMALL, { weight: 600 });
-  const place = write(card.address, RIGHT, 604, SMALL, { weight: 600, width: 480, align: "right" });
-  write(card.origin.join(" \u00b7 "), LEFT, 604, SMALL, { colour: MUTED, width: RIGHT - LEFT - place - 32 });
+  // A doubt takes the place of the sentence on the method, which is then a further line down here.
+  const [first, next, size] = card.doubt ? [530, 28, SMALL - 2] : [538, 33, SMALL];
+  const lines = [...(card.doubt ? [METHOD] : []), card.prompt && `Prompt: ${card.prompt}`];
+  lines.forEach((line, at) => line && write(line, LEFT, first + at * next, size, { colour: MUTED }));
+  const last = first + (lines.length + 1) * next;
+  write(card.pair, LEFT, last - next, size, { weight: 600 });
+  const place = write(card.address, RIGHT, last, size, { weight: 600, width: 480, align: "right" });
+  write(card.origin.join(" \u00b7 "), LEFT, last, size, { colour: MUTED, width: RIGHT - LEFT - place - 32 });
 }
 
 // The factor as large as it gets, and beside it the sentence in as many lines as it needs.

@@ -25,7 +25,7 @@ export class Picture {
     const words = [
       el("strong", card.look, card.factor),
       el("span", "", "", together([card.sentence, card.doubt].filter(Boolean).join(" "))),
-      el("span", "", "", together([...(card.doubt ? [] : [METHOD]), card.origin.join(" \u00b7 ")].join(" "))),
+      el("span", "", "", together(`${METHOD} ${card.origin.join(" \u00b7 ")}`)),
     ];
     this.words.replaceChildren(...words);
     drawCard(this.canvas, card, getComputedStyle(document.body).fontFamily);
