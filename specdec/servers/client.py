@@ -31,7 +31,7 @@ QUOTED = 300  # characters of a server's own error message that are shown
 PATIENCE = 30.0  # seconds for an answer that is no stream
 KEYS = "SPECDEC_KEY_"  # with the server's name in capitals: the environment variable that has its key
 SHORTEST_KEY = 6  # characters of a key that is hidden in what a server says
-IDLE = 5.0  # seconds for which an unused connection stays open
+IDLE = 2.0  # seconds for which an unused connection stays open; many servers close it after 5
 
 
 # What to do about a status. The refusals speak of this client, whatever it asks for.

@@ -126,8 +126,8 @@ class OpenAI:
         half, thought = "", False  # of a character that two events share; whether thoughts were sent
         for end, record in streamed:
             choice = _choice(record, name)
-            if (told := record.get("prompt_token_ids", choice.get("prompt_token_ids"))) is not None:
-                prompt_ids = wholes(told, "token ids of the prompt", name)
+            for told in (record.get("prompt_token_ids"), choice.get("prompt_token_ids")):
+                prompt_ids = prompt_ids if told is None else wholes(told, "token ids of the prompt", name)
             text, half = _whole_characters(half + _text(choice, name))
             ids = wholes(choice["token_ids"], "token ids", name) if choice.get("token_ids") else None
             if text or ids:

@@ -260,6 +260,15 @@ def test_pieces_that_tell_their_tokens_keep_them_beside_one_that_does_not() -> N
     assert Answer(None, (*pieces, flush), "length", 0.5, tokens=19).sizes == [4, 4, 4, 4, 3]
 
 
+def test_ids_of_the_prompt_stand_beside_a_choice_or_in_it() -> None:
+    record = {"choices": [{"index": 0, "text": " a", "finish_reason": "length"}], "prompt_token_ids": None}
+    assert read([record]).prompt_ids is None
+    record["choices"][0]["prompt_token_ids"] = [5, 6]
+    assert read([record]).prompt_ids == (5, 6)
+    del record["choices"][0]["prompt_token_ids"]
+    assert read([record | {"prompt_token_ids": [5]}]).prompt_ids == (5,)
+
+
 def test_a_character_in_two_halves_is_one() -> None:
     assert read(completion("a\ud83d", "\ude00 b")).text == "a\U0001f600 b"
     assert read(completion("a", "\ud83d")).text == "a\ufffd", "the text ends inside it"
