@@ -76,12 +76,11 @@ class _Stream(httpcore2.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if not self._ahead:
-            self._ahead = memoryview(self._waited_for(timeout))
+            found = self._waited_for(timeout)
             self._came = time.perf_counter()
-            if self._ahead:
-                self._ahead = memoryview(self._with_more(bytearray(self._ahead)))
-        found, self._ahead = bytes(self._ahead[:max_bytes]), self._ahead[max_bytes:]
-        return found
+            self._ahead = memoryview(self._with_more(bytearray(found)) if found else found)
+        part, self._ahead = self._ahead[:max_bytes], self._ahead[max_bytes:]
+        return bytes(part)
 
     def _waited_for(self, timeout: float | None) -> bytes:
         while not self._stopped():
