@@ -290,6 +290,14 @@ ENDED = """(name) => {
 }"""
 
 
+def show_recording(page, folder, lines: str) -> None:
+    """Open a recording of these lines, by way of a file in ``folder``, and go to its end."""
+    (folder / "race.jsonl").write_text(lines)
+    page.set_input_files(".sd-share .sd-file", folder / "race.jsonl")
+    page.wait_for_selector(".sd-verdictOrigin:has-text('race.jsonl')")
+    skip(page)
+
+
 def run(page) -> None:
     """Press Run and wait for the verdict or an error, and for the end of the listener."""
     before, ended = page.evaluate("window.specdec.verdicts + window.specdec.errors"), page.evaluate(ENDED, "end")

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from browser.conftest import DRAWN, ask, edit, notes, open_page, resize, run, settle, skip, text, visit
+from browser.conftest import DRAWN, ask, edit, notes, open_page, resize, run, settle, show_recording, skip, text, visit
 from specdec.report.judge import Kind
 from specdec.report.sentences import DOUBTS, HEADLINES, REASONS
 from specdec.ui.jobs.recorded import recorded_race
@@ -309,13 +309,6 @@ def awkward_race() -> str:
         for token in texts.keys() & record.get("tokens", {}).keys():
             record["tokens"][token] = texts[token]
     return "".join(json.dumps(record) + "\n" for record in records)
-
-
-def show_recording(page, folder, lines: str) -> None:
-    (folder / "race.jsonl").write_text(lines)
-    page.set_input_files(".sd-share .sd-file", folder / "race.jsonl")
-    page.wait_for_selector(".sd-verdictOrigin:has-text('race.jsonl')")
-    skip(page)
 
 
 def slow_race(index: int, seconds: float) -> str:
