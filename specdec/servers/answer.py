@@ -127,10 +127,15 @@ class Answer:
         return "".join(piece.text for piece in self.pieces)
 
 
-def require_stream(answer: Answer, name: str) -> None:
-    """Raise ``ServerFailed`` for an answer whose speed cannot be told: one without text, and one that was held back."""
+def require_text(answer: Answer, name: str) -> None:
+    """Raise ``ServerFailed`` for an answer without text."""
     if not answer.pieces:
         raise ServerFailed(f"The server {name} wrote no text.")
+
+
+def require_stream(answer: Answer, name: str) -> None:
+    """Raise ``ServerFailed`` for an answer whose speed cannot be told: one without text, and one that was held back."""
+    require_text(answer, name)
     if answer.held_back:
         raise ServerFailed(
             f"The server {name} sent its whole text at one moment, {answer.pieces[0].seconds:.2f} s after the request, "

@@ -70,15 +70,11 @@ class Server:
 
     def ask_in_time(self, asked: Asked) -> Answer:
         """One call whose seconds count. Raises ``ServerFailed`` where something on the way holds the answer back."""
-        return self.tries(asked)[-1]
-
-    def tries(self, asked: Asked) -> list[Answer]:
-        """The answers of ``ask_in_time``: that of the call, after one that was held back if there was such a one."""
-        found = [self.ask(asked)]
-        if found[0].held_back:  # once more, because a busy machine may have read a whole stream at one moment
-            found.append(self.ask(asked))
-        require_stream(found[-1], self.name)
-        return found
+        answer = self.ask(asked)
+        if answer.held_back:  # once more, because a busy machine may have read a whole stream at one moment
+            answer = self.ask(asked)
+        require_stream(answer, self.name)
+        return answer
 
     def counted(self, end: float | None = None) -> Counts | None:
         """What it has counted since its start, read before ``end`` on the clock; None where that cannot be read.

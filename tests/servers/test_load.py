@@ -217,21 +217,32 @@ def test_threads_that_cannot_start_end_in_a_sentence(monkeypatch) -> None:
             list(under_load([server], [asked], [4], 1))
 
 
-def test_a_call_that_was_held_back_counts_in_the_rate_and_in_no_time_of_a_token(monkeypatch) -> None:
-    """It is asked again; the seconds of both calls pass, so the tokens of both count."""
+def loaded(monkeypatch, *turns: list[Piece]) -> list[LoadRun]:
+    """One call after another on a server that answers with these pieces, each after a second."""
     monkeypatch.setattr(answers, "HELD_SECONDS", 0.25)
-    late = [Piece(0.3, " w", None) for _ in range(9)]
-    usual = [Piece(0.1 * at, " w", None) for at in range(1, 10)]
-    clock, turns = [0.0], iter([usual, late, usual, usual])
+    clock, left = [0.0], iter(turns)
 
     class Ready(Server):
         def ask(self, asked: Asked) -> Answer:
-            pieces = next(turns)
             clock[0] += 1.0
-            return Answer((), tuple(pieces), "length", 1.0, tokens=9, began=clock[0] - 1.0)
+            return Answer((), tuple(next(left)), "length", 1.0, tokens=9, began=clock[0] - 1.0)
 
     client = SimpleNamespace(name="plain", text=lambda *_: "")
     server = Ready(client, OpenAI(), "m", None, False)  # type: ignore[arg-type]
-    (found,) = under_load([server], [Asked("a", SamplingParams(max_new_tokens=9))], [1], 1)
-    assert found.tokens == 8 + 9 + 9 + 9 and found.seconds == pytest.approx(3.9)
-    assert found.first_seconds == (0.1,) * CALLS_EACH and found.token_seconds == pytest.approx((0.1,) * CALLS_EACH)
+    return list(under_load([server], [Asked("a", SamplingParams(max_new_tokens=9))], [1], 1))
+
+
+LATE = [Piece(0.3, " w", None) for _ in range(9)]
+USUAL = [Piece(0.1 * at, " w", None) for at in range(1, 10)]
+
+
+def test_a_call_that_was_held_back_counts_in_the_rate_and_in_no_time_of_a_token(monkeypatch) -> None:
+    """Two of three calls of a busy machine come at one moment: the third tells the seconds of a token."""
+    (found,) = loaded(monkeypatch, USUAL, LATE, LATE)
+    assert found.tokens == 8 + 9 + 9 and found.seconds == pytest.approx(2.9)
+    assert found.first_seconds == (0.1,) and found.token_seconds == pytest.approx((0.1,))
+
+
+def test_a_load_of_which_every_call_was_held_back_is_refused(monkeypatch) -> None:
+    with pytest.raises(ServerFailed, match=r"whole text at one moment, 0\.30 s after"):
+        loaded(monkeypatch, LATE, LATE, LATE)
