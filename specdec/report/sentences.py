@@ -137,7 +137,7 @@ AT, IN_MEDIAN_RUN = "At", "In the median run at"  # the first words of the terms
 ONE_SERVER = "the server with draft length \u03b3 {gamma}"
 UNTOLD_SERVER = "the other server"  # where it does not tell its draft length
 ONE_LENGTH = "draft length \u03b3 {gamma}"  # a ``subject``, and this one of several lengths:
-FASTEST = "\u03b3 {gamma}, the fastest of \u03b3 {lengths},"
+FASTEST = "the fastest draft length, \u03b3 {gamma},"
 WITH_LOOP = "our loop with {length}"  # the same, where a part of the speed-up is our loop's
 LOOP_FASTER = "Our loop without a draft (\u03b3 0) was faster: {times}."
 ALIKE = "\u03b3 {alike} may be as fast as \u03b3 {gamma}: the runs show no clear difference."
@@ -366,6 +366,28 @@ def kept_and_needed(found: Judgement) -> tuple[str, str]:
     return both
 
 
+def share(found: Judgement, value: float | None) -> str:
+    """The share of our loop or of speculation in the gain, as a number. Both give the gain that is shown.
+
+    Where the gain is uncertain, those from 2.0 on have one digit after the point instead of two if they still do.
+    """
+    shares = [each for each in (found.engine, found.speculation) if each is not None]
+    if found.is_about and found.gain is not None and len(shares) == 2:
+        one, other = (round(each, _share_digits(each)) for each in shares)
+        if factor(one * other) == factor(found.gain):
+            return number(value, _share_digits(value or 0.0))
+    return number(value, 2)
+
+
+def share_times(found: Judgement, value: float | None) -> str:
+    """The same with its sign; a dash for None."""
+    return share(found, value) + "x" * (value is not None)
+
+
+def _share_digits(value: float) -> int:
+    return max(1, digits_of(value))
+
+
 def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str, str]:
     """All figures of a judgement in the format of the sentences."""
     low, high = _ends(found)
@@ -378,7 +400,7 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "times": "\u2013" if found.gain is None else factor(found.gain),
         "about": about(found), "gave": _gave(found),
         "gain": number(found.gain, 2), "low": low, "high": high,
-        "engine": number(found.engine, 2), "speculation": number(found.speculation, 2),
+        "engine": share(found, found.engine), "speculation": share(found, found.speculation),
         "predicted": number(found.predicted, 2), "alpha": alpha, "needed": needed,
         "c": number(found.c, 2), "c_share": percent(found.c), "v": number(found.v, 2),
         "tokens": number(found.tokens), "cost": number(found.cost),

@@ -151,7 +151,7 @@ def overall(
     one = sentences.UNTOLD_SERVER if untold else sentences.ONE_SERVER if on_servers else sentences.ONE_LENGTH
     subject = one.format(gamma=found.gamma)
     if len(lengths) > 1:
-        subject = sentences.FASTEST.format(gamma=found.gamma, lengths=sentences.lengths(lengths))
+        subject = sentences.FASTEST.format(gamma=found.gamma)
     if found.split and not on_servers:
         subject = sentences.WITH_LOOP.format(length=subject)
     said = [sentences.NONE_PAYS] if found.kind in LOSING and len(lengths) > 1 else []

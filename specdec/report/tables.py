@@ -55,7 +55,8 @@ def headline_figures(
 def share_figures(found: Judgement) -> list[Figure]:
     """The shares of our loop and of speculation in the gain, whose product it is; those that are known."""
     shares = {"engine": found.engine, "measured": found.speculation}
-    return [make_figure(numbers.times_or_none(share), name) for name, share in shares.items() if share is not None]
+    known = {name: value for name, value in shares.items() if value is not None}
+    return [make_figure(sentences.share_times(found, value), name) for name, value in known.items()]
 
 
 def lane_rates(shown: Mapping[str, Metrics | None]) -> dict[str, str]:

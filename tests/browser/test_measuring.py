@@ -69,7 +69,7 @@ def test_the_best_draft_length_is_measured_explained_and_taken_home(page, outsid
     set_number(page, "gamma-runs", 1)
     finish(page, "gamma")
     headline = text(page, "#sd-gamma-verdict .sd-headline")
-    assert re.search(r"Our loop with γ (\d+|auto), the fastest of γ 1–16 and auto,", headline)
+    assert re.search(r"Our loop with the fastest draft length, γ (\d+|auto),", headline)
     for factor in page.locator("#sd-gamma-verdict .sd-factor:visible").all_inner_texts():  # none for an unclear result
         assert factor.removeprefix("about").strip().removesuffix("x") in headline, "the large figure is the headline's"
     few = [row.split()[0] for row in page.locator("#sd-gamma-table tbody tr:visible").all_inner_texts()]

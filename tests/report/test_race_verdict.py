@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -257,6 +258,11 @@ def test_the_row_of_a_lane_is_of_all_runs() -> None:
     assert row[4:6] == ["50\u00a0% (50\u00a0%\u201375\u00a0%)", "2.0 (2.0\u20134.0)"]
 
 
+def _without_zeros(shown: object) -> str:
+    """The shares of runs that differ widely have fewer digits: "2.0x" for "2.00x"."""
+    return re.sub(r"(\.\d)0x", r"\1x", repr(shown))
+
+
 def test_all_figures_of_a_race_are_of_one_run() -> None:
     """Plain, our loop and our speculative lane are slow in different runs. The median run is the second."""
     steps = [(0.9, 2.2, 0.9), (1.0, 1.6, 0.5), (2.0, 2.4, 1.0)]
@@ -264,7 +270,7 @@ def test_all_figures_of_a_race_are_of_one_run() -> None:
     said, alone = race_verdict(runs), race_verdict(runs[1:2])
     assert said.shown == 1 and (said.factor, said.runs) == (alone.factor, 3) == ("2.5x", 3)
     for name in ("figures", "rates", "details", "saved", "why"):
-        assert getattr(said, name) == getattr(alone, name), name
+        assert _without_zeros(getattr(said, name)) == _without_zeros(getattr(alone, name)), name
 
 
 def test_a_run_without_a_speed_up_is_left_out_everywhere() -> None:

@@ -149,3 +149,21 @@ def test_what_is_saved_is_the_difference_of_the_times_beside_it() -> None:
 
 if __name__ == "__main__":
     GOLDEN.write_text("\n".join(all_sentences()) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("engine", "speculation", "about", "said"),
+    [
+        (2.89, 3.85, True, ("2.9", "3.9")),  # "about 11x" of runs from 8 to 13x has no third digit
+        (2.89, 3.85, False, ("2.89", "3.85")),
+        (4.83, 0.79, True, ("4.8", "0.79")),
+        (2.44, 2.44, True, ("2.44", "2.44")),  # the product of 2.4 and 2.4 is 5.8, and the headline says 6.0
+        (10.4, 1.3, True, ("10.4", "1.30")),
+    ],
+)
+def test_the_shares_of_an_uncertain_gain_have_fewer_digits_and_still_give_it(engine, speculation, about, said) -> None:
+    kind = Kind.NOISY if about else Kind.FASTER
+    found = replace(FIVE, kind=kind, gain=engine * speculation, engine=engine, speculation=speculation)
+    shown = sentences.share(found, engine), sentences.share(found, speculation)
+    assert found.is_about == about and shown == said
+    assert numbers.factor(float(shown[0]) * float(shown[1])) == numbers.factor(found.gain)

@@ -182,7 +182,7 @@ def test_auto_that_wins_is_the_headline_and_its_figure() -> None:
     ran = [trial(0, "a", *BASELINE, GENERATE), trial(0, "a", *LOOP, ALONE), trial(0, "a", "speculative", 4, DRAFTED)]
     found = judged([*ran, trial(0, "a", "speculative", "auto", faster)])
     assert found.judgement.gamma == "auto" and found.factor == "2.8x"
-    assert found.headline.startswith("Our loop with γ auto, the fastest of γ 4 and auto, is 2.8 times as fast")
+    assert found.headline.startswith("Our loop with the fastest draft length, γ auto, is 2.8 times as fast")
 
 
 def test_the_shares_of_the_headline_are_of_one_run_and_make_its_figure() -> None:
@@ -223,7 +223,7 @@ def test_one_page_names_one_fastest_length() -> None:
     ran += [trial(0, "a", "speculative", gamma, figures) for gamma, figures in slower.items()]
     found, table = judged(ran), sweep_rows(summarise(ran), one_pass=False)
     assert found.judgement.gamma == 2 and found.judgement.kind is Kind.FASTER_BY_ENGINE
-    assert "γ 2, the fastest of γ 2 and 4," in found.headline
+    assert "the fastest draft length, γ 2," in found.headline
     assert "(γ 0) was faster: 1.43x" in found.headline
     plan = Plan((PromptItem("a", "c", "a"),), tuple(t.lane_config for t in ran), specdec.SamplingParams(64), 1)
     assert table[marked(table, ran, plan)].gamma == 0
@@ -257,7 +257,7 @@ def test_lengths_without_a_clear_difference_are_named() -> None:
     found += [*runs_of("speculative", 3, 130, 140, 150), *runs_of("speculative", 4, 190, 215, 199)]
     found += [*runs_of("speculative", 5, 200, 210, 220), *runs_of("speculative", 6, 180, 190, 221)]
     found += [*runs_of("speculative", 7, 150, 211, 190), *runs_of("speculative", "auto", 201, 180, 180)]
-    assert judged(found).headline.startswith("Our loop with γ 5, the fastest of γ 3–7 and auto, is 2.1 times as fast")
+    assert judged(found).headline.startswith("Our loop with the fastest draft length, γ 5, is 2.1 times as fast")
     assert "γ 4, 6–7 and auto may be as fast as γ 5: the runs show no clear difference." in judged(found).headline
     alone = [t for t in found if t.gamma in (None, 3, 5)]
     assert "may be as fast" not in judged(alone).headline
