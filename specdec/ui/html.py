@@ -111,15 +111,15 @@ guesses at once. Same result, fewer waits.</p></header>
 {% endmacro %}
 
 {% macro chips(examples, recorded) %}
-<div class="sd-chipRow"><span class="sd-try">Try</span>
+<div class="sd-chipRow"><div class="sd-chipGroup"><span class="sd-try">Try</span>
 {%- for name in examples -%}
 <button type="button" class="sd-chip" value="{{ loop.index0 }}">{{ name }}</button>
 {%- endfor -%}
-<span class="sd-try">Recorded</span>
+</div><div class="sd-chipGroup"><span class="sd-try">Recorded</span>
 {%- for path, name in recorded -%}
 <button type="button" class="sd-chip" name="recording" value="{{ path }}">{{ name }}</button>
 {%- endfor -%}
-</div>
+</div></div>
 {% endmacro %}
 
 {% macro all_methods(count) %}

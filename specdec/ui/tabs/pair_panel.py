@@ -34,7 +34,7 @@ from specdec.ui.jobs.startup import StartupRace
 from specdec.ui.jobs.submit import INTERNAL, UNLIMITED, followed
 
 OWN = "Another pair"
-OWN_MODELS = f"Your own models: choose {OWN}, or type a hub id or a folder here."
+OWN_MODELS = f"Your own models: choose {OWN}, or type a hub id or a folder into the field below."
 # Between target and draft in a pair that is typed into the list's field
 ARROW = re.compile(r"\s*(?:<-|\u2190|\bwith draft\b)\s*")
 # The kinds of drafts that most engines offer, shown first. The others, and what the target has no draft of, are shown
