@@ -366,7 +366,7 @@ def kept_and_needed(found: Judgement) -> tuple[str, str]:
     return both
 
 
-def share(found: Judgement, value: float | None) -> str:
+def gain_share(found: Judgement, value: float | None) -> str:
     """The share of our loop or of speculation in the gain, as a number. Both give the gain that is shown.
 
     Where the gain is uncertain, those from 2.0 on have one digit after the point instead of two if they still do.
@@ -379,9 +379,9 @@ def share(found: Judgement, value: float | None) -> str:
     return number(value, 2)
 
 
-def share_times(found: Judgement, value: float | None) -> str:
+def gain_share_times(found: Judgement, value: float | None) -> str:
     """The same with its sign; a dash for None."""
-    return share(found, value) + "x" * (value is not None)
+    return gain_share(found, value) + "x" * (value is not None)
 
 
 def _share_digits(value: float) -> int:
@@ -400,7 +400,7 @@ def _fields(found: Judgement, subject: str = "speculative decoding") -> dict[str
         "times": "\u2013" if found.gain is None else factor(found.gain),
         "about": about(found), "gave": _gave(found),
         "gain": number(found.gain, 2), "low": low, "high": high,
-        "engine": share(found, found.engine), "speculation": share(found, found.speculation),
+        "engine": gain_share(found, found.engine), "speculation": gain_share(found, found.speculation),
         "predicted": number(found.predicted, 2), "alpha": alpha, "needed": needed,
         "c": number(found.c, 2), "c_share": percent(found.c), "v": number(found.v, 2),
         "tokens": number(found.tokens), "cost": number(found.cost),

@@ -56,7 +56,7 @@ def share_figures(found: Judgement) -> list[Figure]:
     """The shares of our loop and of speculation in the gain, whose product it is; those that are known."""
     shares = {"engine": found.engine, "measured": found.speculation}
     known = {name: value for name, value in shares.items() if value is not None}
-    return [make_figure(sentences.share_times(found, value), name) for name, value in known.items()]
+    return [make_figure(sentences.gain_share_times(found, value), name) for name, value in known.items()]
 
 
 def lane_rates(shown: Mapping[str, Metrics | None]) -> dict[str, str]:

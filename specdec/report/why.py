@@ -82,7 +82,7 @@ def why_figures(found: Judgement) -> list[Figure]:
         "break-even": needed,
         "loop overhead": numbers.percent(found.overhead),
         "predicted": numbers.times_or_none(found.predicted),
-        "measured": sentences.share_times(found, found.speculation),
-        "engine": sentences.share_times(found, found.engine),
+        "measured": sentences.gain_share_times(found, found.speculation),
+        "engine": sentences.gain_share_times(found, found.engine),
     }
     return [make_figure(value, name) for name, value in values.items()]

@@ -127,7 +127,7 @@ class Answer:
         return "".join(piece.text for piece in self.pieces)
 
 
-def require_text(answer: Answer, name: str) -> None:
+def require_written(answer: Answer, name: str) -> None:
     """Raise ``ServerFailed`` for an answer without text."""
     if not answer.pieces:
         raise ServerFailed(f"The server {name} wrote no text.")
@@ -135,7 +135,7 @@ def require_text(answer: Answer, name: str) -> None:
 
 def require_stream(answer: Answer, name: str) -> None:
     """Raise ``ServerFailed`` for an answer whose speed cannot be told: one without text, and one that was held back."""
-    require_text(answer, name)
+    require_written(answer, name)
     if answer.held_back:
         raise ServerFailed(
             f"The server {name} sent its whole text at one moment, {answer.pieces[0].seconds:.2f} s after the request, "

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from specdec.errors import InvalidInput, SpecdecError
 from specdec.lanes.table import turned
-from specdec.servers.answer import Answer, Asked, Counts, require_stream, require_text
+from specdec.servers.answer import Answer, Asked, Counts, require_stream, require_written
 from specdec.servers.lane import Server
 from specdec.servers.probe import difference
 from specdec.servers.race import require_comparable
@@ -116,7 +116,7 @@ def _measure(server: Server, prompts: Sequence[Asked], at_once: int, run: int) -
             turn = worker + (run * CALLS_EACH + number) * at_once
             try:
                 answer = uncounted.ask(prompts[turn % len(prompts)])
-                require_text(answer, server.name)
+                require_written(answer, server.name)
             except BaseException:
                 failed.set()
                 raise

@@ -164,6 +164,6 @@ if __name__ == "__main__":
 def test_the_shares_of_an_uncertain_gain_have_fewer_digits_and_still_give_it(engine, speculation, about, said) -> None:
     kind = Kind.NOISY if about else Kind.FASTER
     found = replace(FIVE, kind=kind, gain=engine * speculation, engine=engine, speculation=speculation)
-    shown = sentences.share(found, engine), sentences.share(found, speculation)
+    shown = sentences.gain_share(found, engine), sentences.gain_share(found, speculation)
     assert found.is_about == about and shown == said
     assert numbers.factor(float(shown[0]) * float(shown[1])) == numbers.factor(found.gain)
