@@ -367,7 +367,7 @@ def kept_and_needed(found: Judgement) -> tuple[str, str]:
 
 
 def gain_share(found: Judgement, value: float | None) -> str:
-    """The share of our loop or of speculation in the gain, as a number. Both give the gain that is shown.
+    """The share of our loop or of speculation in the gain, as a number. Their product is the gain that is shown.
 
     Where the gain is uncertain, those from 2.0 on have one digit after the point instead of two if they still do.
     """
