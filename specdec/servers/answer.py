@@ -11,7 +11,7 @@ from specdec.events import FinishReason, SamplingParams
 from specdec.facts import Exactness
 
 # An answer that something holds back, such as a proxy, comes at one moment. No server writes a single text so fast.
-HELD_SECONDS, HELD_TOKENS, FASTEST = 0.25, 8, 10_000  # seconds until it came, its tokens, tokens per second
+HELD_SECONDS, HELD_TOKENS, FASTEST = 0.1, 8, 10_000  # seconds until it came, its tokens, tokens per second
 Chat = Sequence[dict[str, str]]
 
 
