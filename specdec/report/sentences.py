@@ -371,9 +371,8 @@ def gain_share(found: Judgement, value: float | None) -> str:
 
     Where the gain is uncertain, those from 2.0 on have one digit after the point instead of two if they still do.
     """
-    shares = [each for each in (found.engine, found.speculation) if each is not None]
-    if found.is_about and found.gain is not None and len(shares) == 2:
-        one, other = (round(each, _share_digits(each)) for each in shares)
+    if found.is_about and found.gain and found.engine and found.speculation:
+        one, other = (round(each, _share_digits(each)) for each in (found.engine, found.speculation))
         if factor(one * other) == factor(found.gain):
             return number(value, _share_digits(value or 0.0))
     return number(value, 2)
