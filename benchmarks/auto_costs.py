@@ -21,6 +21,7 @@ import specdec
 from benchmarks.document import table, write
 from benchmarks.in_turns import asked
 from specdec.engine.chooser import Chooser
+from specdec.engine.round_times import RoundTimes
 from specdec.lanes.decoding_thread import driven
 from specdec.measure.prompts import EXAMPLES, read_prompts
 
@@ -30,18 +31,25 @@ TOKENS = 128
 
 
 class ByTheClock:
-    """γ auto whose costs are corrected by measured times."""
+    """γ auto whose costs are corrected by measured times, as its calls share them."""
+
+    def __init__(self) -> None:
+        self.times = RoundTimes()
 
     def __str__(self) -> str:
         return "auto by measured costs"
 
     def start(self) -> Chooser:
-        return _Measuring()
+        return _Measuring(self.times)
 
 
 class _Measuring(Chooser):
+    def __init__(self, times: RoundTimes):
+        super().__init__()
+        self._shared = times
+
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, name == "measures" or value)  # the loop sets it to False in sampled calls
+        super().__setattr__(name, self._shared if name == "times" else value)  # the loop sets None in sampled calls
 
 
 def seconds_of(pair: specdec.Pair, prompt: Any, gamma: Any, temperature: float, seed: int) -> float:

@@ -3,9 +3,9 @@
 The greedy text of each prompt is recorded once, and at each place the draft's next 16 guesses with their probabilities
 and with how many of them stand. A round then costs the median of real rounds of that length (the processor time of the
 thread). auto is told that time with noise: a lognormal factor, of which the rows name the spread. So any policy can be
-played over the same guesses, without Python's time. Prints shares of the best fixed γ of each prompt: medians over the
-prompts with (lowest-highest). For pairs with a draft model whose passes run in C. ``--prompts``: a file as for
-``specdec bench``; else the six example prompts.
+played over the same guesses, without Python's time. Calls of one row share what their rounds took, as calls of one pair
+do. Prints shares of the best fixed γ of each prompt: medians over the prompts with (lowest-highest). For pairs with a
+draft model whose passes run in C. ``--prompts``: a file as for ``specdec bench``; else the six example prompts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean, median
 from types import SimpleNamespace
@@ -23,10 +23,11 @@ import torch
 
 import specdec
 from benchmarks.in_turns import asked
-from specdec.engine.chooser import Chooser
+from specdec.engine.chooser import Chooser, KnownCosts
 from specdec.engine.policy import Fixed, next_draft, tell_of_costs, tell_of_drafts
 from specdec.engine.request import make_request
 from specdec.engine.round_costs import estimated_costs
+from specdec.engine.round_times import RoundTimes
 from specdec.events import MAX_GAMMA, DraftToken, Round, Status
 from specdec.forward.lean import LeanModel
 from specdec.lanes.decoding_thread import driven
@@ -34,7 +35,7 @@ from specdec.measure.prompts import EXAMPLES, read_prompts
 from specdec.runtime import clock
 from specdec.runtime.stopping import watch_of
 
-TOKENS, FIXED, REPEATS, NOISES = 128, (0, 3, 4, 5, 8), 3, (0.05, 0.2)
+TOKENS, FIXED, REPEATS, NOISES = 128, (0, 1, 2, 3, 4, 5, 6, 8), 3, (0.05, 0.2)
 PARAMS = specdec.SamplingParams(TOKENS, ignore_eos=True)
 Guesses = list[tuple[list[float], int]]  # at each place of a text: probabilities, and how many of them stand
 
@@ -55,11 +56,8 @@ class Known(Chooser):
 
     def _measure(self, *measured: Any) -> None: ...
 
-    def _drafting_seconds(self, guesses: int) -> float:
-        return self._known.drafts[guesses]
-
-    def _checking_seconds(self, rows: int) -> float:
-        return self._known.rests[rows - 1]
+    def _costs_by_size(self) -> tuple[Sequence[float], Sequence[float]]:
+        return self._known.drafts, [0.0, *self._known.rests]
 
 
 def rounds(pair: specdec.Pair, prompt: Any, gamma: int) -> list[Round]:
@@ -104,11 +102,11 @@ def guesses(pair: specdec.Pair, prompt: Any) -> Guesses:
 
 
 def play(
-    policy: Any, recorded: Guesses, taken: Costs, pair_costs: Any, noise: random.Random, spread: float = NOISES[0]
+    policy: Any, recorded: Guesses, taken: Costs, known: KnownCosts, noise: random.Random, spread: float = NOISES[0]
 ) -> float:
     """Seconds of a text in which ``policy`` sets the draft lengths. It is told them with noise of this ``spread``."""
     tell_of_drafts(policy, may_stop=True)
-    tell_of_costs(policy, lambda: pair_costs, measures=True)
+    tell_of_costs(policy, lambda: known)
     place, index, seconds, seen = 0, 0, 0.0, 0.0
     while place < len(recorded):
         gamma, stop = next_draft(policy)
@@ -148,18 +146,19 @@ def main() -> None:
     pair = specdec.load_pair()
     items = read_prompts(Path(given.prompts) if given.prompts else EXAMPLES)
     prompts = [item.message(pair.tokenizer) for item in items]
-    taken, pair_costs = costs(pair, prompts[:3], given.runs), estimated_costs(pair, greedy=True)
+    taken, estimated = costs(pair, prompts[:3], given.runs), estimated_costs(pair, greedy=True)
     makers: dict[str, tuple[Callable[[], Any], float]] = {
         **{f"auto, times with {spread:.0%} of noise": (Chooser, spread) for spread in NOISES},
         "auto with known costs": (lambda: Known(taken), NOISES[0]),
         **{f"\u03b3 {gamma}": (lambda gamma=gamma: Fixed(gamma), NOISES[0]) for gamma in FIXED},
     }
+    known = {name: KnownCosts(estimated, RoundTimes()) for name in makers}
     shares: dict[str, list[float]] = defaultdict(list)
     for prompt in prompts:
         recorded = guesses(pair, prompt)
         seconds = {
             name: mean(
-                play(make(), recorded, taken, pair_costs, random.Random(seed), spread) for seed in range(REPEATS)
+                play(make(), recorded, taken, known[name], random.Random(seed), spread) for seed in range(REPEATS)
             )
             for name, (make, spread) in makers.items()
         }

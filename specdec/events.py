@@ -182,7 +182,7 @@ class SamplingParams:
 class Started:
     """The first event. It has everything that is needed to run the same call again.
 
-    With ``gamma`` "auto" another greedy call may choose other draft lengths, because it measures what a round costs;
+    With ``gamma`` "auto" another greedy call may choose other draft lengths, because the times of rounds decide too;
     the text is the same. A sampled call (temperature above 0) estimates these costs from the sizes of the models, so
     its seed repeats the lengths and the text.
 

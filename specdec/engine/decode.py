@@ -9,11 +9,11 @@ import torch
 from specdec.drafters.base import Drafter, NoDraft, Proposal, nothing
 from specdec.drafters.forced import ForcedFirst
 from specdec.engine.acceptance import Acceptance, Lossless, acceptance_of
-from specdec.engine.chooser import REREAD
 from specdec.engine.observe import RoundValues, TargetStep, draft_tokens, observe_round
 from specdec.engine.policy import Policy, lengths_of, next_draft, tell_of_costs, tell_of_drafts
 from specdec.engine.request import LaneCall, Request, make_call, make_request
-from specdec.engine.round_costs import estimated_costs
+from specdec.engine.round_costs import known_costs
+from specdec.engine.round_times import REREAD
 from specdec.events import Event, Finished, FinishReason, Round, SamplingParams, TokenKind, longest_draft
 from specdec.forward.engine import Engine
 from specdec.forward.runner import Runner
@@ -35,8 +35,9 @@ def speculative(
 
     ``prompt`` is a str, a list of chat messages, or a LongTensor (n,) or (1, n). ``gamma`` is how many tokens the draft
     proposes a round, from 0 to 16; 0 is plain decoding by the same loop. "auto" chooses the number in each round
-    by costs estimated from the sizes of the models. In greedy calls measured times correct them; in sampled ones they
-    do not, so that a seed repeats the text. A policy such as ``ConfidenceStop`` chooses it by rules of its own.
+    by costs estimated from the sizes of the models. In greedy calls times measured in this call and in the pair's
+    earlier ones correct them; in sampled ones they do not, so that a seed repeats the text. A policy such as
+    ``ConfidenceStop`` chooses it by rules of its own.
 
     ``acceptance`` "lossless" keeps the target's distribution; greedy text is the target's own. "block" is lossless too:
     it judges a sampled draft as a whole and keeps more of it (Sun et al. 2403.10444). "top-k" is not lossless: it keeps
@@ -60,9 +61,7 @@ def decode(request: Request, gamma: int | str | Policy, acceptance: Acceptance =
 def _rounds(call: LaneCall) -> Iterator[Event]:
     yield call.started
     policy, inference = lengths_of(call.policy), torch.inference_mode()
-    # Sampled text depends on the draft lengths, and a seed must repeat it, so no time may decide there.
-    greedy = call.params.greedy
-    tell_of_costs(policy, lambda: estimated_costs(call.pair, greedy), measures=greedy)
+    tell_of_costs(policy, lambda: known_costs(call.pair, call.params.greedy))
     clock = CallClock()
     with call.new_engine() as engine:
         # The engine may use the run's buffers again in other calls. In this mode they are made as inference tensors,

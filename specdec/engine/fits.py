@@ -42,11 +42,22 @@ class Line:
         self._xx = forget * self._xx + x * x
         self._xy = forget * self._xy + x * y
 
+    @property
+    def known(self) -> bool:
+        """Whether there is a sample."""
+        return self._n > 0
+
     def at(self, x: float) -> float:
         """The value at ``x``; 0 before the first sample."""
+        base, slope = self.form()
+        return base + slope * x
+
+    def form(self) -> tuple[float, float]:
+        """The value at 0 and the slope; both 0 before the first sample."""
         if not self._n:
-            return 0.0
+            return 0.0, 0.0
         mean_x, mean_y = self._x / self._n, self._y / self._n
         spread = self._xx / self._n - mean_x**2
         slope = (self._xy / self._n - mean_x * mean_y) / spread if spread > 1e-9 * mean_x**2 else 0.0
-        return mean_y + min(max(0.0, slope), 2 * mean_y / mean_x) * (x - mean_x)
+        slope = min(max(0.0, slope), 2 * mean_y / mean_x)
+        return mean_y - slope * mean_x, slope

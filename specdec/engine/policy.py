@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
 
-from specdec.engine.chooser import Chooser, RoundCosts
+from specdec.engine.chooser import Chooser, KnownCosts
 from specdec.errors import BadSetting, InvalidInput, identified, quoted
 from specdec.events import MAX_GAMMA, Round, check_gamma, require_number
 from specdec.runtime.stopping import DraftStop
@@ -92,8 +92,8 @@ class AutoGamma:
 
     It is computed from the acceptance of this call so far and from the costs of passes, by the closed form of Leviathan
     et al. 2211.17192, Theorem 3.8. Costs are estimated from the sizes of the models. In greedy calls, whose text does
-    not depend on the lengths, measured times correct them. In sampled calls (temperature above 0) they do not, so a
-    seed repeats the lengths and the text.
+    not depend on the lengths, times measured in this call and in the pair's earlier ones correct them. In sampled calls
+    (temperature above 0) they do not, so a seed repeats the lengths and the text.
 
     In greedy calls where the host need not wait for the device, a draft with probabilities of its own ends as soon as
     one more guess would cost more than it is expected to gain. In sampled calls the probability of a drawn guess says
@@ -173,13 +173,13 @@ def tell_of_drafts(lengths: GammaSchedule, may_stop: bool, longest: int = MAX_GA
         lengths.may_stop, lengths.longest = may_stop, longest
 
 
-def tell_of_costs(lengths: GammaSchedule, costs_of: Callable[[], RoundCosts], measures: bool) -> None:
-    """Tell ``lengths`` what rounds are estimated to cost, and whether measured times correct that.
+def tell_of_costs(lengths: GammaSchedule, known: Callable[[], KnownCosts]) -> None:
+    """Tell ``lengths`` what rounds are estimated to cost, and what they took where measured times correct that.
 
     Only ``AutoGamma`` asks for that.
     """
     if isinstance(lengths, Chooser):
-        lengths.costs, lengths.measures = costs_of(), measures
+        lengths.costs, lengths.times = known()
 
 
 def next_draft(lengths: GammaSchedule) -> tuple[int, DraftStop | None]:

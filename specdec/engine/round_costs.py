@@ -10,9 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from specdec.drafters.base import DraftMethod, DraftWork
 from specdec.drafters.combined import Combined, guessing
+from specdec.engine.chooser import KnownCosts
+from specdec.engine.round_times import RoundTimes
 from specdec.events import FORCED
 from specdec.forward.model_info import why_torch_passes
 from specdec.forward.pass_size import PassSize, head_size, model_size
@@ -80,6 +83,21 @@ class EstimatedCosts:
     @cached_property
     def _one(self) -> float:
         return self._check(1)
+
+
+_known: WeakKeyDictionary[Pair, dict[bool, KnownCosts]] = WeakKeyDictionary()
+
+
+def known_costs(pair: Pair, greedy: bool) -> KnownCosts:
+    """What is known of the costs of ``pair`` before a call.
+
+    Costs are estimated at its first call, because that takes a millisecond. Its greedy calls share the times that they
+    measure. Text that is sampled depends on the draft lengths, and a seed must repeat it, so no time decides there.
+    """
+    calls = _known.setdefault(pair, {})
+    if (found := calls.get(greedy)) is None:
+        found = calls[greedy] = KnownCosts(estimated_costs(pair, greedy), RoundTimes() if greedy else None)
+    return found
 
 
 def estimated_costs(pair: Pair, greedy: bool = False) -> EstimatedCosts:

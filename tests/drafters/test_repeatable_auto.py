@@ -32,6 +32,7 @@ from specdec.drafters.base import DraftMethod, DraftWork
 from specdec.drafters.draft_model import DraftModel
 from specdec.engine.policy import tell_of_costs
 from specdec.engine.round_costs import BY_TORCH, EstimatedCosts, estimated_costs
+from specdec.engine.round_times import RoundTimes
 from specdec.forward.model_info import why_torch_passes
 from specdec.forward.pass_size import PassSize
 from specdec.lanes.race import race
@@ -109,7 +110,9 @@ def test_a_seed_repeats_the_text_whatever_the_clock_says(drafting: str, disturbe
 @pytest.mark.parametrize("drafting", few(["a draft model", "a copy, else a model", "recurrent state"], 2))
 def test_measured_costs_would_not_repeat_it(drafting: str, disturbed, monkeypatch) -> None:
     monkeypatch.setattr(
-        decode_module, "tell_of_costs", lambda lengths, costs_of, measures: tell_of_costs(lengths, costs_of, True)
+        decode_module,
+        "tell_of_costs",
+        lambda lengths, known: tell_of_costs(lengths, lambda: known()._replace(times=RoundTimes())),
     )
     pair = PAIRS[drafting]()
 

@@ -18,7 +18,7 @@ from pairwise import each_once, few
 from transformers import CONFIG_MAPPING
 
 import specdec
-from specdec.engine.chooser import REREAD
+from specdec.engine.round_times import REREAD
 from specdec.forward.recurrent_state import RecurrentSnapshots
 from specdec.forward.runner import Runner
 from specdec.measure.enumeration import CLOSE

@@ -12,7 +12,7 @@ import pytest
 from fakes import prompt_of, shared_tiny
 
 import specdec
-from specdec.engine.chooser import REREAD
+from specdec.engine.chooser import KnownCosts
 from specdec.engine.policy import (
     AutoGamma,
     ConfidenceStop,
@@ -24,6 +24,8 @@ from specdec.engine.policy import (
     tell_of_costs,
     tell_of_drafts,
 )
+from specdec.engine.round_costs import known_costs
+from specdec.engine.round_times import REREAD, RoundTimes
 from specdec.runtime.stopping import DraftStop, watch_of
 
 ROUNDS = 400
@@ -63,10 +65,11 @@ class Machine:
     estimated: Rough = field(default_factory=Rough)
     random: random.Random = field(default_factory=lambda: random.Random(0))
 
-    def play(self, policy) -> tuple[float, list[int]]:
-        """Tokens per second over many rounds, and the lengths that were drafted."""
+    def play(self, policy, times: RoundTimes | None = None) -> tuple[float, list[int]]:
+        """Tokens per second over many rounds, and the lengths that were drafted. ``times``: those of earlier calls."""
         state, tokens, seconds, lengths = policy.start(), 0, 0.0, []
-        tell_of_costs(state, lambda: replace(self.estimated, stateful=self.copying > 0), measures=True)
+        estimated = replace(self.estimated, stateful=self.copying > 0)
+        tell_of_costs(state, lambda: KnownCosts(estimated, times or RoundTimes()))
         unread = reread = 0
         for index in range(1, ROUNDS + 1):
             gamma = state.length()
@@ -108,6 +111,28 @@ def test_auto_is_close_to_the_best_fixed_length(alpha: float, draft_pass: float,
         assert machine.play(AutoGamma())[0] > 0.94 * best
 
 
+@pytest.mark.parametrize("pace", [1.0, 3.0, 0.4])
+def test_auto_begins_a_call_with_what_the_calls_before_took(pace: float) -> None:
+    """Also where the machine has become slower or faster since: the best length is the same."""
+    times, machine = RoundTimes(), {"alpha": 0.8, "estimated": Rough(0.8)}
+    first = Machine(draft_pass=0.1, **machine).play(AutoGamma(), times)[1]
+    later = Machine(draft_pass=0.1 * pace, target_pass=pace, row=0.03 * pace, **machine).play(AutoGamma(), times)
+    fixed = [Machine(draft_pass=0.1, **machine).play(Fixed(g))[0] / pace for g in range(17)]
+    assert first[0] <= 1 and 4 <= later[1][0] <= 8, "by the estimate a draft is too expensive"
+    assert later[0] > 0.96 * max(fixed)
+
+
+def test_calls_of_one_pair_share_what_their_rounds_took() -> None:
+    """Greedy ones do, whatever their prompts are; sampled ones do not, because a seed must repeat their text."""
+    pair, other = (specdec.Pair(shared_tiny("llama", 0), shared_tiny("llama", 1)) for _ in range(2))
+    greedy, sampled = specdec.SamplingParams(12, ignore_eos=True), specdec.SamplingParams(12, temperature=1.0)
+    for params in (greedy, sampled):
+        specdec.collect(specdec.speculative(pair, prompt_of(9), gamma="auto", params=params))
+    times = known_costs(pair, greedy=True).times
+    assert times is not None and times.checking.known and known_costs(pair, greedy=False).times is None
+    assert not known_costs(other, greedy=True).times.checking.known
+
+
 @pytest.mark.parametrize(("alpha", "whole_draft", "row"), [(0.9, 0.4, 0.01), (0.8, 0.3, 0.1), (0.6, 0.2, 0.05)])
 def test_auto_is_close_to_the_best_where_a_draft_takes_one_pass(alpha: float, whole_draft: float, row: float) -> None:
     """Drafting then takes the same time at every length, and only checking grows."""
@@ -128,7 +153,7 @@ def test_auto_considers_no_draft_longer_than_a_block(may_stop: bool) -> None:
     """A pass of 3.1 target passes for a block of 3 guesses does not pay, and would if the block had 16."""
     state, block = AutoGamma().start(), 3
     tell_of_drafts(state, may_stop, longest=block)
-    tell_of_costs(state, lambda: BLOCK, measures=True)
+    tell_of_costs(state, lambda: KnownCosts(BLOCK, RoundTimes()))
     lengths, elapsed = [], 0.0
     for index in range(1, ROUNDS + 1):
         asked = state.length()
@@ -158,7 +183,7 @@ class Doubting:
         """Tokens per second over many rounds."""
         chance, state = random.Random(seed), policy.start()
         tell_of_drafts(state, watched)
-        tell_of_costs(state, Rough, measures=True)
+        tell_of_costs(state, lambda: KnownCosts(Rough(), RoundTimes()))
         tokens, seconds = 0, 0.0
         for index in range(1, ROUNDS + 1):
             gamma, stop = next_draft(state)
@@ -216,7 +241,7 @@ def test_the_first_draft_has_a_length_that_its_cost_allows(measures: bool) -> No
     lengths = []
     for guess in (0.02, 0.1, 0.3, 2.0):
         state = AutoGamma().start()
-        tell_of_costs(state, lambda guess=guess: Rough(guess), measures)
+        tell_of_costs(state, lambda guess=guess: KnownCosts(Rough(guess), RoundTimes() if measures else None))
         lengths.append(state.length())
     assert lengths == sorted(lengths, reverse=True) and lengths[0] > lengths[2] > lengths[3] == 0
 
@@ -296,7 +321,7 @@ def test_auto_does_not_starve_after_a_hard_passage(draft_pass: float, least: flo
 def test_a_short_draft_without_a_guess_does_not_make_the_next_one_rare() -> None:
     """Prompt lookup finds nothing to copy for long, and asking it costs next to nothing."""
     state, asked = AutoGamma().start(), []
-    tell_of_costs(state, lambda: Rough(guess=3.0), measures=True)
+    tell_of_costs(state, lambda: KnownCosts(Rough(guess=3.0), RoundTimes()))
     for index in range(1, 101):
         asked.append(state.length())
         state.saw(SimpleNamespace(index=index, draft=[], draft_seconds=0.0, elapsed_seconds=float(index), reread=0))

@@ -1,0 +1,65 @@
+"""What the rounds of a pair took, kept from call to call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specdec.engine.fits import Line, Mean
+from specdec.events import MAX_GAMMA
+
+REREAD = 16  # a model with recurrent state reads at most so many kept tokens again in front of a draft
+SIZES = MAX_GAMMA + 2 + REREAD  # guesses of a draft and rows of a check are fewer
+
+
+class PartTimes:
+    """The seconds of one part of a round by its size: of drafting by the guesses, or of the rest by the rows.
+
+    A line of measured against estimated costs says what no size has shown. Rows are computed in groups, so a size that
+    was measured often has a factor of its own beside the line.
+    """
+
+    _LINE = 4  # samples of a size that its factor needs to count as much as the line: single times scatter widely
+    _FORGET = 0.98  # a sample of the size
+
+    def __init__(self) -> None:
+        self._line, self._base, self._slope = Line(), 0.0, 0.0
+        self._factors = [Mean(self._FORGET) for _ in range(SIZES)]
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a sample."""
+        return self._line.known
+
+    def add(self, size: int, estimated: float, seconds: float) -> None:
+        """Learn from one sample, whose cost was ``estimated``. It counts for at most twice what is known."""
+        known = self.at(size, estimated)
+        seconds = min(seconds, 2 * known) if known else seconds
+        self._line.add(estimated, seconds)
+        self._base, self._slope = self._line.form()
+        if (on_line := self._base + self._slope * estimated) > 0:
+            self._factors[size].add(seconds / on_line)
+
+    def at(self, size: int, estimated: float) -> float:
+        """The seconds at ``size``; 0 before the first sample."""
+        return (self._base + self._slope * estimated) * self._factor(self._factors[size])
+
+    def every(self, estimated: Sequence[float]) -> list[float]:
+        """The seconds at each size from 0 on, whose costs are ``estimated``. After the first sample only."""
+        base, slope = self._base, self._slope
+        return [
+            (base + slope * cost) * self._factor(factor) for cost, factor in zip(estimated, self._factors, strict=False)
+        ]
+
+    def _factor(self, factor: Mean) -> float:
+        return 1 + (factor.value - 1) * factor.count / (factor.count + self._LINE) if factor.count else 1.0
+
+
+class RoundTimes:
+    """The measured seconds of a pair's rounds: of ``drafting``, and of the rest, which is mostly ``checking``.
+
+    They are those of a machine at the pace of the first calls. Each call learns its own pace, so that they serve a
+    machine that has become busier too.
+    """
+
+    def __init__(self) -> None:
+        self.drafting, self.checking = PartTimes(), PartTimes()
