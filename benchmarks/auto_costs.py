@@ -3,7 +3,8 @@
 The embedded target writes 128 tokens of each example prompt with several drafts, greedy and at temperature 1, in
 ``--runs`` turns, each with a seed of its own. In greedy calls auto decides by measured costs. In sampled ones it
 decides by estimated costs, so that a seed repeats the text; here it also decides by measured ones there. For each
-prompt, the fixed γ of half of the runs is the one that was fastest in the other half. Speeds are tokens per second of
+prompt, the fixed γ of half of the runs is the one that was fastest in the other half. "one γ" is the fixed γ with the
+largest median share over all prompts, for one who has to choose before a prompt is known. Speeds are tokens per second of
 the thread's processor time, prompt included, because other programs may use the machine. Shares are medians over the
 prompts with (lowest-highest). Puts the table into docs/performance.md. ``--prompts FILE`` takes other prompts, and only
 prints.
@@ -68,9 +69,9 @@ def fastest(seconds: dict[str, list[float]], half: int) -> int:
 def shares(
     pair: specdec.Pair, prompts: Iterable[Any], temperature: float, runs: int
 ) -> tuple[list[list[float]], list[list[int]]]:
-    """For each way that auto decides: its speed over that of the best fixed γ, prompt by prompt. And those best γ.
+    """For each γ: its speed over that of the best fixed γ, prompt by prompt. And those best γ, of each half.
 
-    The ways are auto as it is and, in sampled calls, auto by measured costs. The best γ are those of each half.
+    After the fixed γ comes auto as it is and, in sampled calls, auto by measured costs.
     """
     autos = ["auto", ByTheClock()] if temperature else ["auto"]
     gammas: Sequence[Any] = (*FIXED, *autos)
@@ -84,7 +85,7 @@ def shares(
                     seconds[str(gamma)].append(took)
         best = [fastest(seconds, half) for half in (1, 0)]
         fixed = sum(sum(seconds[str(gamma)][half::2]) for half, gamma in enumerate(best))
-        found.append([fixed / sum(seconds[str(gamma)]) for gamma in autos])
+        found.append([fixed / sum(seconds[str(gamma)]) for gamma in gammas])
         chosen.append(best)
     return [list(values) for values in zip(*found, strict=True)], chosen
 
@@ -97,16 +98,18 @@ def main() -> None:
         pair = specdec.load_pair(draft=draft) if draft else specdec.load_pair()
         prompts = [item.message(pair.tokenizer) for item in items]
         for temperature in (0.0, 1.0):
-            ways, best = shares(pair, prompts, temperature, runs)
-            cells = [f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})" for values in ways]
+            found, best = shares(pair, prompts, temperature, runs)
+            one = max(range(len(FIXED)), key=lambda i: median(found[i]))
+            ways = [f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})" for values in found]
+            auto, *by_the_clock = ways[len(FIXED) :]
             said = ", ".join("/".join(map(str, dict.fromkeys(each))) for each in best)
             calls = f"temperature {temperature:g}" if temperature else "greedy"
-            rows.append([name, calls, cells[0], *(cells[1:] or ["–"]), said])
+            rows.append([name, calls, auto, *(by_the_clock or ["–"]), f"γ {FIXED[one]}: {ways[one]}", said])
             print(rows[-1], flush=True)
     if given.prompts:
         return
     about = f"`python -m benchmarks.auto_costs --runs {runs}`: {TOKENS} tokens of each example prompt.\n\n"
-    heads = ("Draft", "Calls", "auto", "auto, measured costs", "best fixed γ of each prompt")
+    heads = ("Draft", "Calls", "auto", "auto, measured costs", "one γ", "best fixed γ of each prompt")
     write("auto_costs", about + table(heads, rows))
 
 
