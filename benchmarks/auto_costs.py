@@ -3,11 +3,10 @@
 The embedded target writes 128 tokens of each example prompt with several drafts, greedy and at temperature 1, in
 ``--runs`` turns, each with a seed of its own. In greedy calls auto decides by measured costs. In sampled ones it
 decides by estimated costs, so that a seed repeats the text; here it also decides by measured ones there. For each
-prompt, the fixed γ of half of the runs is the one that was fastest in the other half. "one γ" is the fixed γ with the
-largest median share over all prompts, for one who has to choose before a prompt is known. Speeds are tokens per second of
-the thread's processor time, prompt included, because other programs may use the machine. Shares are medians over the
-prompts with (lowest-highest). Puts the table into docs/performance.md. ``--prompts FILE`` takes other prompts, and only
-prints.
+prompt, the fixed γ of half of the runs is the one that was fastest in the other half. "one γ" is the fixed γ that is
+best if it has to be the same for all prompts. Speeds are tokens per second of the thread's processor time, prompt
+included, because other programs may use the machine. Shares are medians over the prompts with (lowest-highest). Puts
+the table into docs/performance.md. ``--prompts FILE`` takes other prompts, and only prints.
 """
 
 from __future__ import annotations

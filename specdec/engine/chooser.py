@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import zip_longest
+from math import inf
 from typing import NamedTuple, Protocol
 
 from specdec.closed_forms import expected_tokens
@@ -68,6 +69,8 @@ class Chooser:
     times: RoundTimes | None = None  # of the pair; None where measured times may not decide
     _LEARN = 0.15
     _PLAN_EVERY = 4  # rounds: a plan takes Python about a fiftieth of a small model's pass
+    _KNOWN = 200  # measured rounds of a pair, after which those before every fourth plan are measured
+    _COSTS_EVERY = 4  # plans
     _AHEAD = 4  # guesses; rows are computed in groups, so the next one alone may look too expensive
     _PROBE = 2
     _NEIGHBOUR_EVERY = 24  # rounds
@@ -88,10 +91,9 @@ class Chooser:
         self._accepted, self._tested = self._PRIOR
         self._row = 1.0  # the chance that all guesses since the last rejected one are accepted, as it was then learned
         self._pace = Mean()  # the seconds of this call's rounds over those that are known
-        self._pace.add(1.0)
         self._copies = Line()  # a combination's drafts, some of which are copied, against estimated ones
         self._slope, self._bias = self._CALIBRATION
-        self._best, self._planned = 0, -self._PLAN_EVERY
+        self._best, self._plans, self._planned = 0, 0, -self._PLAN_EVERY
 
     def length(self) -> int:
         if not self._best or self._rounds - self._planned >= self._PLAN_EVERY:
@@ -103,7 +105,7 @@ class Chooser:
             if self.stop:
                 return self.longest
             turn, rest = divmod(self._rounds, self._NEIGHBOUR_EVERY)
-            if not self.times or rest or not turn:
+            if not self.times or self.times.rounds >= self._KNOWN or rest or not turn:
                 return self._best
             return min(self.longest, max(1, self._best + (2 if turn % 2 else -2)))
         self._resting += 1
@@ -122,11 +124,23 @@ class Chooser:
     def _read(self) -> None:
         """Learn from the rounds since the last time: several at once, because a pass empties the caches."""
         for event in self._unread:
-            self._read_round(event)
+            began, self._elapsed = self._elapsed, event.elapsed_seconds
+            self._read_draft(event)
+            # The times of the first round do not count: caches are cold, kernels are being chosen.
+            if not self.times or event.index == 1 or event.draft_seconds is None:
+                continue
+            if self._measuring:
+                rest = event.elapsed_seconds - began - event.draft_seconds
+                self._measure(self.times, event, max(0.0, rest))
+            self._rested = not event.draft
         self._unread.clear()
 
-    def _read_round(self, event: Round) -> None:
-        began, self._elapsed = self._elapsed, event.elapsed_seconds
+    @property
+    def _measuring(self) -> bool:
+        """Whether the present rounds are measured: those of a pair that is well known are now and then."""
+        return not self.times or self.times.rounds < self._KNOWN or self._plans % self._COSTS_EVERY == 0
+
+    def _read_draft(self, event: Round) -> None:
         draft = event.draft or ()
         if draft:
             alpha = self._accepted / self._tested
@@ -134,17 +148,12 @@ class Chooser:
             if self._probing:  # a short draft without a guess has shown nothing, and cost next to nothing
                 easier = draft[-1].status == "accepted" and alpha ** len(draft) < self._LITTLE
                 self._wait = 2 if easier else min(2 * self._wait, 128)
+            if not self.times:  # a combination copies some of its drafts
+                self._copies.add(self._estimate.drafts[len(draft)], self.costs.draft(len(draft), event.drafted_by))
         self._probing = False
         if self._row < self._VERY:
             self._accepted, self._tested = self._REMEMBER * self._accepted, self._REMEMBER * self._tested
             self._row, self._planned = 1.0, self._rounds - self._PLAN_EVERY
-        if not self.times:
-            if draft:  # a combination copies some of its drafts
-                self._copies.add(self._estimate.drafts[len(draft)], self.costs.draft(len(draft), event.drafted_by))
-        # The times of the first round do not count: caches are cold, kernels are being chosen.
-        elif event.index > 1 and event.draft_seconds is not None:
-            rest = event.elapsed_seconds - began - event.draft_seconds
-            self._measure(self.times, len(draft), event.reread, event.draft_seconds, max(0.0, rest))
 
     def _learn(self, draft: Sequence[DraftToken], alpha: float) -> None:
         """Learn from the tested guesses what share is accepted, and how the draft's probabilities tell which.
@@ -165,38 +174,45 @@ class Chooser:
                 self._slope += self._LEARN / 4 * error * x  # log-odds are about four times as large as 1
                 self._bias += self._LEARN * error
 
-    def _measure(self, times: RoundTimes, guesses: int, reread: int, drafting: float, checking: float) -> None:
-        rows = guesses + 1 + min(reread, REREAD)  # more are read in a pass of their own
+    def _measure(self, times: RoundTimes, event: Round, rest: float) -> None:
+        guesses, drafting = len(event.draft or ()), event.draft_seconds or 0.0
+        rows = guesses + 1 + min(event.reread, REREAD)  # more are read in a pass of their own
         drafted, checked = self._estimate.drafts[guesses], self._estimate.checks[rows]
         known_draft = times.drafting.at(guesses, drafted) if guesses else 0.0
         known_check = times.checking.at(rows, checked)
         if known_check and (known_draft or not guesses):
-            measured = (drafting + checking) / (known_draft + known_check)
-            self._pace.add(min(max(measured, self._pace.value / 2), 2 * self._pace.value))  # a machine may stall
-        pace = self._pace.value
-        times.checking.add(rows, checked, checking / pace)
+            measured, pace = (drafting + rest) / (known_draft + known_check), self._pace.value
+            self._pace.add(min(max(measured, pace / 2), 2 * pace) if pace else measured)  # a machine may stall
+        pace = self._pace.value or 1.0
+        times.rounds += 1
+        times.checking.add(rows, checked, rest / pace)
         # After rounds without a draft, the draft first reads all that was written: its time is an upper bound.
         if guesses and (not self._rested or not known_draft or drafting / pace < known_draft):
             times.drafting.add(guesses, drafted, drafting / pace)
-        self._rested = not guesses
 
     def _plan(self) -> None:
         """Choose the best length of the next rounds, and what ends their drafts early."""
+        if self._measuring:
+            self._costs = self._costs_by_size()
+        self._plans += 1
         self._planned, alpha, lengths = self._rounds, self._accepted / self._tested, range(self.longest + 1)
-        drafts, checks = self._costs_by_size()
-        costs = [drafts[n] + checks[n + 1] for n in lengths]
+        drafts, checks = self._costs
+        costs = [draft + check for draft, check in zip(drafts[: self.longest + 1], checks[1:], strict=False)]
         if self.costs.stateful:
             rates = [_rate_with_state(alpha, n, drafts, checks) for n in lengths]
         else:
             rates = [expected_tokens(alpha, n) / max(costs[n], 1e-9) for n in lengths]
-        self._best = max(lengths, key=rates.__getitem__)
+        most = max(rates)
+        self._best = rates.index(most)
         if self.may_stop:
-            gains = [*accumulate(alpha**n for n in range(1, self._AHEAD + 1))]
-            least = tuple(
-                rates[self._best]
-                * min((more - costs[n]) / gain for more, gain in zip(costs[n + 1 :], gains, strict=False))
-                for n in lengths[1:-1]
-            )
+            prices, gain = [], 0.0  # of a guess more, if it is the first of 1, 2 ... ones that are made
+            for ahead in range(1, self._AHEAD + 1):
+                gain += alpha**ahead
+                share = most / gain
+                prices.append(
+                    [share * (more - cost) for cost, more in zip(costs[1:-1], costs[1 + ahead :], strict=False)]
+                )
+            least = tuple(map(min, zip_longest(*prices, fillvalue=inf)))
             self.stop = DraftStop(least_survival=least, slope=self._slope, bias=self._bias)
 
     def _costs_by_size(self) -> tuple[Sequence[float], Sequence[float]]:

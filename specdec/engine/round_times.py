@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
-from specdec.engine.fits import Line, Mean
+from specdec.engine.fits import Line
 from specdec.events import MAX_GAMMA
 
 REREAD = 16  # a model with recurrent state reads at most so many kept tokens again in front of a draft
@@ -23,7 +24,8 @@ class PartTimes:
 
     def __init__(self) -> None:
         self._line, self._base, self._slope = Line(), 0.0, 0.0
-        self._factors = [Mean(self._FORGET) for _ in range(SIZES)]
+        # Side by side in memory, because a pass has taken them out of the caches.
+        self._counts, self._means, self._factors = (array("d", [start] * SIZES) for start in (0.0, 1.0, 1.0))
 
     @property
     def known(self) -> bool:
@@ -37,29 +39,27 @@ class PartTimes:
         self._line.add(estimated, seconds)
         self._base, self._slope = self._line.form()
         if (on_line := self._base + self._slope * estimated) > 0:
-            self._factors[size].add(seconds / on_line)
+            count, mean = self._FORGET * self._counts[size] + 1, self._means[size]
+            mean += (seconds / on_line - mean) / count
+            self._counts[size], self._means[size] = count, mean
+            self._factors[size] = 1 + (mean - 1) * count / (count + self._LINE)
 
     def at(self, size: int, estimated: float) -> float:
         """The seconds at ``size``; 0 before the first sample."""
-        return (self._base + self._slope * estimated) * self._factor(self._factors[size])
+        return (self._base + self._slope * estimated) * self._factors[size]
 
     def every(self, estimated: Sequence[float]) -> list[float]:
         """The seconds at each size from 0 on, whose costs are ``estimated``. After the first sample only."""
         base, slope = self._base, self._slope
-        return [
-            (base + slope * cost) * self._factor(factor) for cost, factor in zip(estimated, self._factors, strict=False)
-        ]
-
-    def _factor(self, factor: Mean) -> float:
-        return 1 + (factor.value - 1) * factor.count / (factor.count + self._LINE) if factor.count else 1.0
+        return [(base + slope * cost) * factor for cost, factor in zip(estimated, self._factors, strict=False)]
 
 
 class RoundTimes:
     """The measured seconds of a pair's rounds: of ``drafting``, and of the rest, which is mostly ``checking``.
 
     They are those of a machine at the pace of the first calls. Each call learns its own pace, so that they serve a
-    machine that has become busier too.
+    machine that has become busier too. ``rounds``: how many were measured.
     """
 
     def __init__(self) -> None:
-        self.drafting, self.checking = PartTimes(), PartTimes()
+        self.drafting, self.checking, self.rounds = PartTimes(), PartTimes(), 0
