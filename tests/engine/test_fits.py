@@ -1,10 +1,11 @@
-"""The line from estimated to measured costs learns within a short text."""
+"""Measured against estimated costs: what is learned within a short text."""
 
 from __future__ import annotations
 
 import pytest
 
 from specdec.engine.fits import Line
+from specdec.engine.round_times import PartTimes
 
 
 def test_a_wrong_slope_of_the_estimates_is_found_in_twenty_rounds() -> None:
@@ -25,3 +26,24 @@ def test_before_two_samples_costs_are_proportional_and_never_fall() -> None:
         for _ in range(20):
             line.add(estimated, measured)
     assert line.at(16.0) >= line.at(1.0) > 0
+
+
+def test_a_size_that_was_measured_often_has_a_time_of_its_own() -> None:
+    """Rows are computed in groups of four, so the line alone is off."""
+    times, seconds = PartTimes(), {1: 1.0, 2: 1.0, 4: 1.0, 5: 2.0, 8: 2.0}
+    assert not times.known
+    for _ in range(40):
+        for rows, taken in seconds.items():
+            times.add(rows, 1 + 0.1 * rows, taken)
+    every = times.every([1 + 0.1 * rows for rows in range(17)])
+    for rows, taken in seconds.items():
+        assert times.at(rows, 1 + 0.1 * rows) == every[rows] == pytest.approx(taken, rel=0.07)
+    assert 2.0 < every[12] < 4.0, "a size that was never measured lies on the line"
+
+
+def test_a_stalled_round_counts_for_at_most_twice_what_is_known() -> None:
+    times = PartTimes()
+    for _ in range(20):
+        times.add(4, 1.3, 1.0)
+    times.add(4, 1.3, 500.0)
+    assert times.at(4, 1.3) < 1.2
