@@ -69,8 +69,6 @@ class Chooser:
     times: RoundTimes | None = None  # of the pair; None where measured times may not decide
     _LEARN = 0.15
     _PLAN_EVERY = 4  # rounds: a plan takes Python about a fiftieth of a small model's pass
-    _KNOWN = 200  # measured rounds of a pair, after which those before every fourth plan are measured
-    _COSTS_EVERY = 4  # plans
     _AHEAD = 4  # guesses; rows are computed in groups, so the next one alone may look too expensive
     _PROBE = 2
     _NEIGHBOUR_EVERY = 24  # rounds
@@ -93,7 +91,7 @@ class Chooser:
         self._pace = Mean()  # the seconds of this call's rounds over those that are known
         self._copies = Line()  # a combination's drafts, some of which are copied, against estimated ones
         self._slope, self._bias = self._CALIBRATION
-        self._best, self._plans, self._planned = 0, 0, -self._PLAN_EVERY
+        self._best, self._planned = 0, -self._PLAN_EVERY
 
     def length(self) -> int:
         if not self._best or self._rounds - self._planned >= self._PLAN_EVERY:
@@ -105,7 +103,7 @@ class Chooser:
             if self.stop:
                 return self.longest
             turn, rest = divmod(self._rounds, self._NEIGHBOUR_EVERY)
-            if not self.times or self.times.rounds >= self._KNOWN or rest or not turn:
+            if not self.times or rest or not turn:
                 return self._best
             return min(self.longest, max(1, self._best + (2 if turn % 2 else -2)))
         self._resting += 1
@@ -127,18 +125,10 @@ class Chooser:
             began, self._elapsed = self._elapsed, event.elapsed_seconds
             self._read_draft(event)
             # The times of the first round do not count: caches are cold, kernels are being chosen.
-            if not self.times or event.index == 1 or event.draft_seconds is None:
-                continue
-            if self._measuring:
+            if self.times and event.index > 1 and event.draft_seconds is not None:
                 rest = event.elapsed_seconds - began - event.draft_seconds
                 self._measure(self.times, event, max(0.0, rest))
-            self._rested = not event.draft
         self._unread.clear()
-
-    @property
-    def _measuring(self) -> bool:
-        """Whether the present rounds are measured: those of a pair that is well known are now and then."""
-        return not self.times or self.times.rounds < self._KNOWN or self._plans % self._COSTS_EVERY == 0
 
     def _read_draft(self, event: Round) -> None:
         draft = event.draft or ()
@@ -184,19 +174,16 @@ class Chooser:
             measured, pace = (drafting + rest) / (known_draft + known_check), self._pace.value
             self._pace.add(min(max(measured, pace / 2), 2 * pace) if pace else measured)  # a machine may stall
         pace = self._pace.value or 1.0
-        times.rounds += 1
         times.checking.add(rows, checked, rest / pace)
         # After rounds without a draft, the draft first reads all that was written: its time is an upper bound.
         if guesses and (not self._rested or not known_draft or drafting / pace < known_draft):
             times.drafting.add(guesses, drafted, drafting / pace)
+        self._rested = not guesses
 
     def _plan(self) -> None:
         """Choose the best length of the next rounds, and what ends their drafts early."""
-        if self._measuring:
-            self._costs = self._costs_by_size()
-        self._plans += 1
         self._planned, alpha, lengths = self._rounds, self._accepted / self._tested, range(self.longest + 1)
-        drafts, checks = self._costs
+        drafts, checks = self._costs_by_size()
         costs = [draft + check for draft, check in zip(drafts[: self.longest + 1], checks[1:], strict=False)]
         if self.costs.stateful:
             rates = [_rate_with_state(alpha, n, drafts, checks) for n in lengths]

@@ -58,8 +58,8 @@ class RoundTimes:
     """The measured seconds of a pair's rounds: of ``drafting``, and of the rest, which is mostly ``checking``.
 
     They are those of a machine at the pace of the first calls. Each call learns its own pace, so that they serve a
-    machine that has become busier too. ``rounds``: how many were measured.
+    machine that has become busier too.
     """
 
     def __init__(self) -> None:
-        self.drafting, self.checking, self.rounds = PartTimes(), PartTimes(), 0
+        self.drafting, self.checking = PartTimes(), PartTimes()
