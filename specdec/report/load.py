@@ -45,6 +45,10 @@ UNTOLD = (
     "{server} tells neither token ids nor a number of tokens that fits its text, so a piece of its text counts as one "
     "token."
 )
+HELD = (
+    "Each text of {server} came at one moment at {levels} at once, so the seconds of its tokens are not known there. "
+    "Something on the way holds its stream back, such as a proxy, or this machine was too busy to read it."
+)
 VLLM = 'For vLLM: "num_speculative_tokens_per_batch_size": {entries}'
 COMPUTED = (
     "These gains are computed from measured passes and this pair's acceptance. They were not measured as a whole. All "
@@ -192,7 +196,7 @@ def load_table(rows: Sequence[LoadRow], servers: Sequence[str]) -> FigureTable:
 
 
 def _cells(row: LoadRow) -> list[str]:
-    seconds, counts = row.shown.token_seconds, row.shown.counts
+    seconds, firsts, counts = row.shown.token_seconds, row.shown.first_seconds, row.shown.counts
     return [
         str(row.at_once),
         row.server,
@@ -200,7 +204,7 @@ def _cells(row: LoadRow) -> list[str]:
         numbers.times(row.gains, row.gain) if row.gains else "",
         numbers.number(1000 * median(seconds)) if seconds else "",
         numbers.number(1000 * _at(seconds, 0.95)) if seconds else "",
-        f"{median(row.shown.first_seconds):.3f}\u00a0s",  # a small model's is shorter than 0.01 s
+        f"{median(firsts):.3f}\u00a0s" if firsts else "",  # a small model's is shorter than 0.01 s
         numbers.percent(counts.accepted / counts.drafted) if counts and counts.drafted else "",
     ]
 
@@ -218,7 +222,7 @@ def row_record(row: LoadRow) -> dict[str, Any]:
         "highest_speedup": max(row.gains, default=None),
         "seconds_per_token": median(shown.token_seconds) if shown.token_seconds else None,
         "seconds_per_token_95": _at(shown.token_seconds, 0.95) if shown.token_seconds else None,
-        "first_token_seconds": median(shown.first_seconds),
+        "first_token_seconds": median(shown.first_seconds) if shown.first_seconds else None,
         "drafted": counts.drafted if counts else None,
         "accepted": counts.accepted if counts else None,
     }
@@ -239,6 +243,10 @@ def load_verdict(rows: Sequence[LoadRow], guesses: Mapping[str, int | None]) -> 
     for server in dict.fromkeys(row.server for row in rows if row.server != plain):
         said += _pays(server, [row for row in rows if row.server == server])
     said += [UNTOLD.format(server=name) for name in dict.fromkeys(row.server for row in rows if not row.shown.told)]
+    held = [row for row in rows if not row.shown.first_seconds]
+    for server in dict.fromkeys(row.server for row in held):
+        levels = [str(row.at_once) for row in held if row.server == server]
+        said.append(HELD.format(server=server, levels=sentences.listed(levels)))
     if schedule := _schedule(rows, guesses):
         entries = ", ".join(f"[{low}, {high}, {k}]" for low, high, k in schedule)
         said += [VLLM.format(entries=f"[{entries}]"), VLLM_NOTE]

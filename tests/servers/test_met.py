@@ -113,9 +113,6 @@ READ: dict[str, Part] = {
     "a short wait": held(0.05),
 }
 REFUSED: dict[str, tuple[dict[str, Part], str]] = {
-    "a proxy that buffers": (
-        {"/v1/completions": held(0.4)}, r"whole text at one moment, \d\.\d\d s after .* such as a proxy; switch"
-    ),
     "chats alone": (
         {"/v1/completions": sent(b'{"error": {"message": "Not Found"}}', 404)},
         r"status 404: Not Found\. It may not know this model, or answer chats alone; then send the prompt as a message",
@@ -192,6 +189,20 @@ def test_a_call_that_cannot_be_measured_is_refused_with_what_to_do(kind, monkeyp
         for use in used(url):
             with pytest.raises(ServerFailed, match=said):
                 use()
+
+
+def test_a_race_through_a_proxy_that_buffers_is_refused_and_a_load_tells_no_seconds_of_tokens(monkeypatch) -> None:
+    monkeypatch.setattr(answers, "HELD_SECONDS", HELD_SECONDS)
+    with hostile({"/v1/models": page(MODELS), "/v1/completions": held(0.4)}) as url:
+        race, _ = used(url)
+        with pytest.raises(
+            ServerFailed, match=r"whole text at one moment, \d\.\d\d s after .* such as a proxy; switch"
+        ):
+            race()
+        server = connect("one", url)
+        with server.client:
+            (found,) = under_load([server], [ASKED], [2], 1)
+    assert found.rate > 0 and not found.first_seconds and not found.token_seconds
 
 
 @pytest.mark.parametrize(("seconds", "step", "back"), [(0.128, 0.0, True), (0.128, 0.001, False), (0.05, 0.0, False)])
