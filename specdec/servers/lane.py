@@ -20,6 +20,7 @@ from specdec.servers.rounds import Span, spans_of
 from specdec.servers.tokens import ServerTokens
 
 COUNTING = 5.0  # seconds for a look at a server's counters
+AGAIN = 3.0  # seconds for which a call is made again, and it is made once more in any case
 
 # Nothing is known of the machine behind an address.
 MACHINE: MachineFacts = {"cpu": "machine of a server", "cores": None, "threads": 0, "device": "server"}
@@ -70,8 +71,10 @@ class Server:
 
     def ask_in_time(self, asked: Asked) -> Answer:
         """One call whose seconds count. Raises ``ServerFailed`` where something on the way holds the answer back."""
-        answer = self.ask(asked)
-        if answer.held_back:  # once more, because a busy machine may have read a whole stream at one moment
+        began, answer, late = time.perf_counter(), self.ask(asked), False
+        # A busy machine may read the whole stream of a fast server at one moment, and often does so several times.
+        while answer.held_back and not late:
+            late = time.perf_counter() - began > AGAIN
             answer = self.ask(asked)
         require_stream(answer, self.name)
         return answer

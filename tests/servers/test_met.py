@@ -18,6 +18,7 @@ import pytest
 from specdec.errors import ServerFailed
 from specdec.events import SamplingParams
 from specdec.servers import answer as answers
+from specdec.servers import lane
 from specdec.servers.answer import Answer, Asked, Piece
 from specdec.servers.lane import Server, connect, server_lane
 from specdec.servers.load import under_load
@@ -193,6 +194,7 @@ def test_a_call_that_cannot_be_measured_is_refused_with_what_to_do(kind, monkeyp
 
 def test_a_race_through_a_proxy_that_buffers_is_refused_and_a_load_tells_no_seconds_of_tokens(monkeypatch) -> None:
     monkeypatch.setattr(answers, "HELD_SECONDS", HELD_SECONDS)
+    monkeypatch.setattr(lane, "AGAIN", 0.5)
     with hostile({"/v1/models": page(MODELS), "/v1/completions": held(0.4)}) as url:
         race, _ = used(url)
         with pytest.raises(
@@ -213,9 +215,12 @@ def test_a_text_that_came_at_one_moment_tells_no_seconds_of_a_token(seconds, ste
     assert Answer(None, pieces, "length", 0.2).held_back == back
 
 
-def test_a_stream_that_was_read_at_one_moment_is_asked_for_once_more(monkeypatch) -> None:
+@pytest.mark.parametrize(("again", "late"), [(60.0, 3), (0.0, 1)])
+def test_a_stream_that_was_read_at_one_moment_is_asked_for_again(again, late, monkeypatch) -> None:
+    """A fast server's stream several times, because it costs little; a slow one's once more."""
     monkeypatch.setattr(answers, "HELD_SECONDS", HELD_SECONDS)
-    parts = iter([held(0.4), sent(body(records()))])
+    monkeypatch.setattr(lane, "AGAIN", again)
+    parts = iter([*[held(0.2)] * late, sent(body(records()))])
     with hostile({"/v1/models": page(MODELS), "/v1/completions": lambda handler: next(parts)(handler)}) as url:
         server, tokens = connect("one", url), ServerTokens()
         with server.client:
