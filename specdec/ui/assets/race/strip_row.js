@@ -1,7 +1,7 @@
 // One row of the strip: the passes of a lane as blocks, each as wide as its time, and the marks on them.
 import { el } from "../lib/dom.js";
 import { labelOf } from "../lib/lanes.js";
-import { kindsOf } from "./race.js";
+import { kindsOf, secondsOf } from "./race.js";
 
 const PASS = 18; // pixels, height of a pass
 const LOW = 12; // the same where its tokens are below it
@@ -53,7 +53,7 @@ export class StripRow {
     const pen = this.canvas.getContext("2d");
     for (; this.#drawn < lane.rounds.length; this.#drawn++) this.#drawRound(pen, this.#drawn, colour);
     this.end.style.left = `${this.x(lane.duration) + 8}px`;
-    this.end.textContent = `${lane.duration.toFixed(lane.duration < 10 ? 2 : 1)}\u00a0s`;
+    this.end.textContent = secondsOf(lane.duration);
     const passes = Math.max(0, lane.rounds.length - 1);
     this.track.setAttribute(
       "aria-label",
