@@ -89,6 +89,7 @@ class Chooser:
         self._accepted, self._tested = self._PRIOR
         self._row = 1.0  # the chance that all guesses since the last rejected one are accepted, as it was then learned
         self._pace = Mean()  # the seconds of this call's rounds over those that are known
+        self._pace.add(1.0)  # so that one stalled round does not set it
         self._copies = Line()  # a combination's drafts, some of which are copied, against estimated ones
         self._slope, self._bias = self._CALIBRATION
         self._best, self._planned = 0, -self._PLAN_EVERY
@@ -120,11 +121,11 @@ class Chooser:
         self._unread.append(event)
 
     def _read(self) -> None:
-        """Learn from the rounds since the last time: several at once, because a pass empties the caches."""
+        """Learn from the rounds since the last time: several at once: a pass empties the processor's caches."""
         for event in self._unread:
             began, self._elapsed = self._elapsed, event.elapsed_seconds
             self._read_draft(event)
-            # The times of the first round do not count: caches are cold, kernels are being chosen.
+            # The times of the first round do not count: the processor's caches are cold, kernels are being chosen.
             if self.times and event.index > 1 and event.draft_seconds is not None:
                 rest = event.elapsed_seconds - began - event.draft_seconds
                 self._measure(self.times, event, max(0.0, rest))
@@ -138,8 +139,8 @@ class Chooser:
             if self._probing:  # a short draft without a guess has shown nothing, and cost next to nothing
                 easier = draft[-1].status == "accepted" and alpha ** len(draft) < self._LITTLE
                 self._wait = 2 if easier else min(2 * self._wait, 128)
-            if not self.times:  # a combination copies some of its drafts
-                self._copies.add(self._estimate.drafts[len(draft)], self.costs.draft(len(draft), event.drafted_by))
+            drafted = self._estimate.drafts[len(draft)]
+            self._copies.add(drafted, self.costs.draft(len(draft), event.drafted_by) if event.drafted_by else drafted)
         self._probing = False
         if self._row < self._VERY:
             self._accepted, self._tested = self._REMEMBER * self._accepted, self._REMEMBER * self._tested
@@ -168,15 +169,20 @@ class Chooser:
         guesses, drafting = len(event.draft or ()), event.draft_seconds or 0.0
         rows = guesses + 1 + min(event.reread, REREAD)  # more are read in a pass of their own
         drafted, checked = self._estimate.drafts[guesses], self._estimate.checks[rows]
+        copied = bool(event.drafted_by) and self.costs.draft(guesses, event.drafted_by) != drafted
         known_draft = times.drafting.at(guesses, drafted) if guesses else 0.0
         known_check = times.checking.at(rows, checked)
-        if known_check and (known_draft or not guesses):
-            measured, pace = (drafting + rest) / (known_draft + known_check), self._pace.value
-            self._pace.add(min(max(measured, pace / 2), 2 * pace) if pace else measured)  # a machine may stall
-        pace = self._pace.value or 1.0
+        if known_check > 0:
+            # A copy says nothing of the draft's passes. After rounds without a draft, the draft first reads all that
+            # was written.
+            whole = known_draft > 0 and not copied and not self._rested
+            measured = (drafting + rest) / (known_draft + known_check) if whole else rest / known_check
+            pace = self._pace.value
+            self._pace.add(min(max(measured, pace / 2), 2 * pace))  # a machine may stall
+        pace = self._pace.value
         times.checking.add(rows, checked, rest / pace)
-        # After rounds without a draft, the draft first reads all that was written: its time is an upper bound.
-        if guesses and (not self._rested or not known_draft or drafting / pace < known_draft):
+        late = self._rested and known_draft > 0 and drafting / pace >= known_draft
+        if guesses and not copied and not late:
             times.drafting.add(guesses, drafted, drafting / pace)
         self._rested = not guesses
 
@@ -192,7 +198,7 @@ class Chooser:
         most = max(rates)
         self._best = rates.index(most)
         if self.may_stop:
-            prices, gain = [], 0.0  # of a guess more, if it is the first of 1, 2 ... ones that are made
+            prices, gain = [], 0.0  # the least survival at which 1, 2 ... guesses more are worth their cost
             for ahead in range(1, self._AHEAD + 1):
                 gain += alpha**ahead
                 share = most / gain
@@ -205,15 +211,14 @@ class Chooser:
     def _costs_by_size(self) -> tuple[Sequence[float], Sequence[float]]:
         """The costs of a draft by its guesses and of a check by its rows: in seconds where rounds were measured."""
         drafts, checks = self._estimate
-        if self.times and self.times.checking.known:
-            checks = self.times.checking.every(checks)
-            if self.times.drafting.known:
-                drafts = [0.0, *self.times.drafting.every(drafts)[1:]]
-            else:
-                drafts = [checks[1] * draft for draft in drafts]
-        elif self._copies.known:
-            drafts = [0.0, *map(self._copies.at, drafts[1:])]
-        return drafts, checks
+        mixed = [0.0, *map(self._copies.at, drafts[1:])] if self._copies.known else drafts
+        if not self.times or not self.times.checking.known:
+            return mixed, checks
+        checks = self.times.checking.every(checks)
+        if not self.times.drafting.known:
+            return [checks[1] * draft for draft in mixed], checks
+        taken = self.times.drafting.every(drafts)
+        return [share and share / cost * time for share, cost, time in zip(mixed, drafts, taken, strict=True)], checks
 
     @cached_property
     def _estimate(self) -> _Estimate:

@@ -19,8 +19,8 @@ class Line:
 
     At first measured costs are taken as proportional to the estimated ones, by three points near the first sample:
     points far from it would keep a wrong estimate's slope for a whole text. A sample counts for at most twice the
-    expected value, because a machine may stall. The line never falls, and rises at most twice as steeply as a
-    proportional one would, so it stays above 0 from half of the mean estimate on.
+    expected value, because a machine may stall. The line never falls, rises at most twice as steeply as a proportional
+    one would, and is nowhere below a quarter of that one.
     """
 
     def __init__(self, forget: float = 0.98):
@@ -29,18 +29,21 @@ class Line:
 
     def add(self, x: float, y: float) -> None:
         if self._n:
-            self._add(x, min(y, 2 * self.at(x)))
+            known = self.at(x)
+            self._add(x, min(y, 2 * known) if known > 0 else y)
         else:
             for share in (0.8, 1.25, 1.0):
                 self._add(share * x, share * y)
 
     def _add(self, x: float, y: float) -> None:
         forget = self._forget
-        self._n = forget * self._n + 1
         self._x = forget * self._x + x
         self._y = forget * self._y + y
         self._xx = forget * self._xx + x * x
         self._xy = forget * self._xy + x * y
+        self._n = (
+            forget * self._n + 1
+        )  # last, because a call in another thread divides by the others where this is not 0
 
     @property
     def known(self) -> bool:
@@ -49,15 +52,15 @@ class Line:
 
     def at(self, x: float) -> float:
         """The value at ``x``; 0 before the first sample."""
-        base, slope = self.form()
-        return base + slope * x
+        base, slope, least = self.form()
+        return max(base + slope * x, least * x)
 
-    def form(self) -> tuple[float, float]:
-        """The value at 0 and the slope; both 0 before the first sample."""
+    def form(self) -> tuple[float, float, float]:
+        """The value at 0, the slope, and the least value for each unit of x; all 0 before the first sample."""
         if not self._n:
-            return 0.0, 0.0
+            return 0.0, 0.0, 0.0
         mean_x, mean_y = self._x / self._n, self._y / self._n
         spread = self._xx / self._n - mean_x**2
         slope = (self._xy / self._n - mean_x * mean_y) / spread if spread > 1e-9 * mean_x**2 else 0.0
         slope = min(max(0.0, slope), 2 * mean_y / mean_x)
-        return mean_y - slope * mean_x, slope
+        return mean_y - slope * mean_x, slope, mean_y / mean_x / 4

@@ -1,8 +1,8 @@
-"""What a round costs, estimated from the sizes of a pair's models. No clock is read, so a pair's costs never change.
+"""What a round costs, estimated from the sizes of a pair's models, and where the times of its rounds are kept.
 
-γ "auto" decides by them in sampled calls. By measured times it would choose other draft lengths in each run, and with
-them the same seed would write another text: all guesses and tests of a call draw from one generator. In greedy calls it
-begins with them, and measured times correct them.
+γ "auto" decides by the estimates in sampled calls. By measured times it would choose other draft lengths in each run,
+and with them the same seed would write another text: all guesses and tests of a call draw from one generator. In greedy
+calls a pair's first one begins with them, and measured times correct them.
 """
 
 from __future__ import annotations
@@ -85,18 +85,20 @@ class EstimatedCosts:
         return self._check(1)
 
 
-_known: WeakKeyDictionary[Pair, dict[bool, KnownCosts]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Pair, KnownCosts] = WeakKeyDictionary()
 
 
 def known_costs(pair: Pair, greedy: bool) -> KnownCosts:
     """What is known of the costs of ``pair`` before a call.
 
-    Costs are estimated at its first call, because that takes a millisecond. Its greedy calls share the times that they
-    measure. Text that is sampled depends on the draft lengths, and a seed must repeat it, so no time decides there.
+    Its greedy calls share the times that they measure, and estimates of the first one, which take a millisecond. Text
+    that is sampled depends on the draft lengths, and a seed must repeat it. So no time decides there, and nothing of
+    earlier calls: their costs are estimated for the models as they are now.
     """
-    calls = _known.setdefault(pair, {})
-    if (found := calls.get(greedy)) is None:
-        found = calls[greedy] = KnownCosts(estimated_costs(pair, greedy), RoundTimes() if greedy else None)
+    if not greedy:
+        return KnownCosts(estimated_costs(pair), None)
+    if (found := _known.get(pair)) is None:
+        found = _known.setdefault(pair, KnownCosts(estimated_costs(pair, greedy), RoundTimes()))
     return found
 
 

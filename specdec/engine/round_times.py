@@ -15,7 +15,7 @@ SIZES = MAX_GAMMA + 2 + REREAD  # guesses of a draft and rows of a check are few
 class PartTimes:
     """The seconds of one part of a round by its size: of drafting by the guesses, or of the rest by the rows.
 
-    A line of measured against estimated costs says what no size has shown. Rows are computed in groups, so a size that
+    Sizes without samples lie on a line of measured against estimated costs. Rows are computed in groups, so a size that
     was measured often has a factor of its own beside the line.
     """
 
@@ -23,8 +23,8 @@ class PartTimes:
     _FORGET = 0.98  # a sample of the size
 
     def __init__(self) -> None:
-        self._line, self._base, self._slope = Line(), 0.0, 0.0
-        # Side by side in memory, because a pass has taken them out of the caches.
+        self._line, self._form = Line(), (0.0, 0.0, 0.0)
+        # Side by side in memory, because a pass has taken them out of the processor's caches.
         self._counts, self._means, self._factors = (array("d", [start] * SIZES) for start in (0.0, 1.0, 1.0))
 
     @property
@@ -35,10 +35,10 @@ class PartTimes:
     def add(self, size: int, estimated: float, seconds: float) -> None:
         """Learn from one sample, whose cost was ``estimated``. It counts for at most twice what is known."""
         known = self.at(size, estimated)
-        seconds = min(seconds, 2 * known) if known else seconds
+        seconds = min(seconds, 2 * known) if known > 0 else seconds
         self._line.add(estimated, seconds)
-        self._base, self._slope = self._line.form()
-        if (on_line := self._base + self._slope * estimated) > 0:
+        self._form = self._line.form()
+        if (on_line := self._line.at(estimated)) > 0:
             count, mean = self._FORGET * self._counts[size] + 1, self._means[size]
             mean += (seconds / on_line - mean) / count
             self._counts[size], self._means[size] = count, mean
@@ -46,19 +46,23 @@ class PartTimes:
 
     def at(self, size: int, estimated: float) -> float:
         """The seconds at ``size``; 0 before the first sample."""
-        return (self._base + self._slope * estimated) * self._factors[size]
+        base, slope, least = self._form
+        return max(base + slope * estimated, least * estimated) * self._factors[size]
 
     def every(self, estimated: Sequence[float]) -> list[float]:
         """The seconds at each size from 0 on, whose costs are ``estimated``. After the first sample only."""
-        base, slope = self._base, self._slope
-        return [(base + slope * cost) * factor for cost, factor in zip(estimated, self._factors, strict=False)]
+        base, slope, least = self._form
+        return [
+            max(base + slope * cost, least * cost) * factor
+            for cost, factor in zip(estimated, self._factors, strict=False)
+        ]
 
 
 class RoundTimes:
     """The measured seconds of a pair's rounds: of ``drafting``, and of the rest, which is mostly ``checking``.
 
-    They are those of a machine at the pace of the first calls. Each call learns its own pace, so that they serve a
-    machine that has become busier too.
+    Each call learns its own pace, by which its times are divided. So what counts is how the times of different sizes
+    compare, and they serve a machine that has become busier too.
     """
 
     def __init__(self) -> None:
