@@ -8,7 +8,7 @@ from dataclasses import dataclass
 FARTHEST = 8.0  # log-odds beyond it count as this: a probability of 0.9997
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class DraftStop:
     """A draft ends with its first guess that is too uncertain. That guess is still proposed.
 
