@@ -121,7 +121,7 @@ class Chooser:
         self._unread.append(event)
 
     def _read(self) -> None:
-        """Learn from the rounds since the last time: several at once: a pass empties the processor's caches."""
+        """Learn from the rounds since the last time, several at once: a pass empties the processor's caches."""
         for event in self._unread:
             began, self._elapsed = self._elapsed, event.elapsed_seconds
             self._read_draft(event)
@@ -218,7 +218,8 @@ class Chooser:
         if not self.times.drafting.known:
             return [checks[1] * draft for draft in mixed], checks
         taken = self.times.drafting.every(drafts)
-        return [share and share / cost * time for share, cost, time in zip(mixed, drafts, taken, strict=True)], checks
+        each = zip(mixed[1:], drafts[1:], taken[1:], strict=True)
+        return [0.0, *(share / cost * time if cost else time for share, cost, time in each)], checks
 
     @cached_property
     def _estimate(self) -> _Estimate:
