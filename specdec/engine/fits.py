@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 
 class Mean:
     """A mean in which newer samples weigh more."""
@@ -12,6 +14,17 @@ class Mean:
     def add(self, value: float) -> None:
         self.count = self._forget * self.count + 1
         self.value += (value - self.value) / self.count
+
+
+class LineForm(NamedTuple):
+    """The value of a line at 0, its slope, and the least value for each unit of x."""
+
+    base: float
+    slope: float
+    least: float
+
+    def at(self, x: float) -> float:
+        return max(self.base + self.slope * x, self.least * x)
 
 
 class Line:
@@ -41,9 +54,8 @@ class Line:
         self._y = forget * self._y + y
         self._xx = forget * self._xx + x * x
         self._xy = forget * self._xy + x * y
-        self._n = (
-            forget * self._n + 1
-        )  # last, because a call in another thread divides by the others where this is not 0
+        # Last, because a call in another thread divides by the others where this is not 0.
+        self._n = forget * self._n + 1
 
     @property
     def known(self) -> bool:
@@ -52,15 +64,14 @@ class Line:
 
     def at(self, x: float) -> float:
         """The value at ``x``; 0 before the first sample."""
-        base, slope, least = self.form()
-        return max(base + slope * x, least * x)
+        return self.form().at(x)
 
-    def form(self) -> tuple[float, float, float]:
-        """The value at 0, the slope, and the least value for each unit of x; all 0 before the first sample."""
+    def form(self) -> LineForm:
+        """The line as it is now; all 0 before the first sample."""
         if not self._n:
-            return 0.0, 0.0, 0.0
+            return LineForm(0.0, 0.0, 0.0)
         mean_x, mean_y = self._x / self._n, self._y / self._n
         spread = self._xx / self._n - mean_x**2
         slope = (self._xy / self._n - mean_x * mean_y) / spread if spread > 1e-9 * mean_x**2 else 0.0
         slope = min(max(0.0, slope), 2 * mean_y / mean_x)
-        return mean_y - slope * mean_x, slope, mean_y / mean_x / 4
+        return LineForm(mean_y - slope * mean_x, slope, mean_y / mean_x / 4)

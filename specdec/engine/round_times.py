@@ -23,7 +23,8 @@ class PartTimes:
     _FORGET = 0.98  # a sample of the size
 
     def __init__(self) -> None:
-        self._line, self._form = Line(), (0.0, 0.0, 0.0)
+        self._line = Line()
+        self._form = self._line.form()
         # Side by side in memory, because a pass has taken them out of the processor's caches.
         self._counts, self._means, self._factors = (array("d", [start] * SIZES) for start in (0.0, 1.0, 1.0))
 
@@ -38,7 +39,7 @@ class PartTimes:
         seconds = min(seconds, 2 * known) if known > 0 else seconds
         self._line.add(estimated, seconds)
         self._form = self._line.form()
-        if (on_line := self._line.at(estimated)) > 0:
+        if (on_line := self._form.at(estimated)) > 0:
             count, mean = self._FORGET * self._counts[size] + 1, self._means[size]
             mean += (seconds / on_line - mean) / count
             self._counts[size], self._means[size] = count, mean
@@ -46,16 +47,11 @@ class PartTimes:
 
     def at(self, size: int, estimated: float) -> float:
         """The seconds at ``size``; 0 before the first sample."""
-        base, slope, least = self._form
-        return max(base + slope * estimated, least * estimated) * self._factors[size]
+        return self._form.at(estimated) * self._factors[size]
 
     def every(self, estimated: Sequence[float]) -> list[float]:
         """The seconds at each size from 0 on, whose costs are ``estimated``. After the first sample only."""
-        base, slope, least = self._form
-        return [
-            max(base + slope * cost, least * cost) * factor
-            for cost, factor in zip(estimated, self._factors, strict=False)
-        ]
+        return [self._form.at(cost) * factor for cost, factor in zip(estimated, self._factors, strict=False)]
 
 
 class RoundTimes:
